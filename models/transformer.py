@@ -1,0 +1,394 @@
+"""The whole model, readable from top to bottom, with HookedTransformer's hook points in place."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from einops import einsum
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformer_lens import FactoredMatrix, HookedRootModule
+from transformer_lens.hook_points import HookPoint
+
+from .attention import Attention
+from .cache import TransformerCache
+from .config import TransformerConfig
+from .norms import Norm
+from .placements import PLACEMENTS
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+}
+
+
+class Embed(nn.Module):
+    """Token embedding, ``W_E`` of shape ``[d_vocab, d_model]``."""
+
+    def __init__(self, cfg: TransformerConfig) -> None:
+        """Create the table."""
+        super().__init__()
+        self.W_E = nn.Parameter(torch.empty(cfg.d_vocab, cfg.d_model))
+
+    def forward(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+        """Look the tokens up."""
+        return F.embedding(tokens, self.W_E)
+
+
+class PosEmbed(nn.Module):
+    """Learned absolute positions, ``W_pos`` of shape ``[n_ctx, d_model]``."""
+
+    def __init__(self, cfg: TransformerConfig) -> None:
+        """Create the table."""
+        super().__init__()
+        self.W_pos = nn.Parameter(torch.empty(cfg.n_ctx, cfg.d_model))
+
+    def forward(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+        """Return one row a position, repeated over the batch."""
+        return self.W_pos[: tokens.shape[1]].expand(tokens.shape[0], -1, -1)
+
+
+class Unembed(nn.Module):
+    """Residual stream to logits: ``W_U [d_model, d_vocab_out]``, ``b_U [d_vocab_out]`` or None."""
+
+    def __init__(self, cfg: TransformerConfig) -> None:
+        """Create the matrix (none when tied) and the bias (none without ``cfg.biases``)."""
+        super().__init__()
+        shape = (cfg.d_model, cfg.output_size)
+        self.W_U = None if cfg.tied_unembed else nn.Parameter(torch.empty(shape))
+        self.b_U = nn.Parameter(torch.zeros(cfg.output_size)) if cfg.biases else None
+
+
+class MLP(nn.Module):
+    """``act(x W_in + b_in) W_out + b_out``, biases only with ``cfg.biases``."""
+
+    def __init__(self, cfg: TransformerConfig) -> None:
+        """Create uninitialised weights; ``Transformer`` fills them."""
+        super().__init__()
+        assert cfg.d_mlp is not None
+        self.W_in = nn.Parameter(torch.empty(cfg.d_model, cfg.d_mlp))
+        self.W_out = nn.Parameter(torch.empty(cfg.d_mlp, cfg.d_model))
+        self.b_in = nn.Parameter(torch.zeros(cfg.d_mlp)) if cfg.biases else None
+        self.b_out = nn.Parameter(torch.zeros(cfg.d_model)) if cfg.biases else None
+        self.hook_pre = HookPoint()
+        self.hook_post = HookPoint()
+        self._activation = _ACTIVATIONS[cfg.act_fn]
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+        """Apply the two layers."""
+        before = x @ self.W_in if self.b_in is None else x @ self.W_in + self.b_in
+        after = self.hook_post(self._activation(self.hook_pre(before)))
+        return after @ self.W_out if self.b_out is None else after @ self.W_out + self.b_out
+
+
+class Block(nn.Module):
+    """Attention, then (unless ``attn_only``) an MLP, with the norms where the placement says."""
+
+    def __init__(self, cfg: TransformerConfig) -> None:
+        """Create the sub-layers and exactly the norms that the placement has."""
+        super().__init__()
+        place = PLACEMENTS[cfg.norm_placement]
+        self.attn = Attention(cfg)
+        self.ln1 = Norm(cfg) if place.before else None
+        self.ln1_post = Norm(cfg) if place.after else None
+        self.ln1_resid = Norm(cfg) if place.stream else None
+        self.mlp = None if cfg.attn_only else MLP(cfg)
+        has_mlp = not cfg.attn_only
+        self.ln2 = Norm(cfg) if place.before and has_mlp else None
+        self.ln2_post = Norm(cfg) if place.after and has_mlp else None
+        self.ln2_resid = Norm(cfg) if place.stream and has_mlp else None
+        self.hook_resid_pre = HookPoint()
+        self.hook_attn_out = HookPoint()
+        if has_mlp:
+            self.hook_resid_mid = HookPoint()
+            self.hook_mlp_out = HookPoint()
+        self.hook_resid_post = HookPoint()
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+        """Run the block; ``hook_attn_out`` and ``hook_mlp_out`` fire with what is added."""
+        x = self.hook_resid_pre(x)
+        out = self.hook_attn_out(_apply(self.ln1_post, self.attn(_apply(self.ln1, x))))
+        x = _apply(self.ln1_resid, x + out)
+        if self.mlp is not None:
+            x = self.hook_resid_mid(x)
+            out = self.hook_mlp_out(_apply(self.ln2_post, self.mlp(_apply(self.ln2, x))))
+            x = _apply(self.ln2_resid, x + out)
+        return self.hook_resid_post(x)
+
+
+def _apply(norm: Norm | None, x: Tensor) -> Tensor:
+    return x if norm is None else norm(x)
+
+
+class Transformer(HookedRootModule):
+    """A transformer whose norm placement is a parameter, compatible with HookedTransformer.
+
+    ``run_with_hooks``, ``run_with_cache``, ``ActivationCache`` and ``transformer_lens.patching``
+    work on it; hook names, weight names and shapes are HookedTransformer's (see
+    :mod:`resharpen.models.sites` for what it adds). Weights are drawn from
+    ``N(0, cfg.init_range**2)`` with the given seed, biases are zero, gains are one.
+
+    Example:
+        >>> model = Transformer(TransformerConfig(d_vocab=32, norm_placement="post"))
+        >>> logits, cache = model.run_with_cache(torch.tensor([[3, 1, 4]]))
+        >>> cache["blocks.0.ln1_resid.hook_scale"].shape
+        torch.Size([1, 3, 1])
+    """
+
+    blocks: Sequence[Block]
+    ln_final: Norm | None
+
+    def __init__(self, cfg: TransformerConfig, *, seed: int = 0) -> None:
+        """Build the model and draw its weights.
+
+        Args:
+            cfg: The configuration.
+            seed: Seed of the initial weights.
+        """
+        super().__init__()
+        if not isinstance(cfg, TransformerConfig):
+            raise TypeError(f"cfg must be a TransformerConfig; got {type(cfg).__name__}")
+        self.cfg = cfg
+        self.embed = Embed(cfg)
+        self.hook_embed = HookPoint()
+        if cfg.positional_embedding_type == "standard":
+            self.pos_embed = PosEmbed(cfg)
+            self.hook_pos_embed = HookPoint()
+        self.blocks = nn.ModuleList(Block(cfg) for _ in range(cfg.n_layers))  # type: ignore
+        self.ln_final = Norm(cfg) if cfg.final_norm else None
+        self.unembed = Unembed(cfg)
+        self._draw_weights(seed)
+        self.setup()
+
+    def _draw_weights(self, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        assert self.cfg.init_range is not None
+        for name, parameter in self.named_parameters():
+            if name.rsplit(".", 1)[-1].startswith("W_"):
+                nn.init.normal_(parameter, std=self.cfg.init_range, generator=generator)
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        return_type: Literal["logits", "loss", "both"] | None = "logits",
+    ) -> Any:
+        """Compute logits ``[batch, pos, d_vocab_out]``.
+
+        Args:
+            tokens: Token ids, ``[batch, pos]`` (a single sequence ``[pos]`` gets a batch axis).
+            return_type: ``"logits"``; ``"loss"``, the mean cross entropy in nats of each token
+                given those before it; ``"both"`` as a tuple; or ``None`` to run for the hooks only.
+
+        Raises:
+            TypeError: If the tokens are not an integer tensor.
+            ValueError: If the shape is wrong, the input is longer than learned positions reach, or
+                a token id is outside the vocabulary.
+        """
+        if return_type not in ("logits", "loss", "both", None):
+            raise ValueError(
+                f"return_type must be 'logits', 'loss', 'both' or None; got {return_type!r}"
+            )
+        x = self._embed(_check_tokens(tokens, self.cfg))
+        for block in self.blocks:
+            x = block(x)
+        if return_type is None:
+            return None
+        logits = self._unembed(_apply(self.ln_final, x))
+        if return_type == "logits":
+            return logits
+        predicted = logits[:, :-1].flatten(0, 1)
+        loss = F.cross_entropy(predicted, tokens.reshape(-1, tokens.shape[-1])[:, 1:].flatten())
+        return loss if return_type == "loss" else (logits, loss)
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        try:
+            x = self.hook_embed(self.embed(tokens))
+        except IndexError as error:
+            raise ValueError(
+                f"token ids must lie in 0..{self.cfg.d_vocab - 1} (d_vocab={self.cfg.d_vocab}); "
+                f"got values from {int(tokens.min())} to {int(tokens.max())}"
+            ) from error
+        if self.cfg.positional_embedding_type == "standard":
+            x = x + self.hook_pos_embed(self.pos_embed(tokens))
+        return x
+
+    def _unembed(self, x: Tensor) -> Tensor:
+        logits = einsum(x, self.W_U, "batch pos d_model, d_model d_vocab -> batch pos d_vocab")
+        return logits if self.unembed.b_U is None else logits + self.unembed.b_U
+
+    def run_with_cache(
+        self,
+        *model_args: Any,
+        return_cache_object: bool = True,
+        remove_batch_dim: bool = False,
+        names_filter: str | Sequence[str] | Callable[[str], bool] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, Any]:
+        """Run and return ``(output, cache)``; the cache knows which decompositions are valid here.
+
+        Args:
+            *model_args: As for :meth:`forward`.
+            return_cache_object: Whether to wrap the activations in a
+                :class:`~resharpen.models.cache.TransformerCache`, else a plain dict.
+            remove_batch_dim: Drop a batch axis of size one.
+            names_filter: Names to keep: one, several, or a predicate.
+            **kwargs: Passed on to TransformerLens.
+
+        Raises:
+            ValueError: If a name in ``names_filter`` is not a hook point of this model.
+        """
+        named = [names_filter] if isinstance(names_filter, str) else names_filter
+        if isinstance(named, list | tuple):
+            check_hook_names(self, named)
+        output, cache = super().run_with_cache(
+            *model_args, remove_batch_dim=remove_batch_dim, names_filter=names_filter, **kwargs
+        )
+        if not return_cache_object:
+            return output, cache
+        return output, TransformerCache(cache, self, has_batch_dim=not remove_batch_dim)
+
+    @property
+    def W_E(self) -> Float[Tensor, "d_vocab d_model"]:
+        """Token embedding."""
+        return self.embed.W_E
+
+    @property
+    def W_U(self) -> Float[Tensor, "d_model d_vocab_out"]:
+        """Unembedding; with ``tied_unembed`` the transpose of the embedding's first rows."""
+        if self.unembed.W_U is None:
+            return self.embed.W_E[: self.cfg.output_size].T
+        return self.unembed.W_U
+
+    @property
+    def b_U(self) -> Float[Tensor, "d_vocab_out"]:
+        """Unembedding bias, zeros when the model has none."""
+        if self.unembed.b_U is None:
+            return self.W_U.new_zeros(self.cfg.output_size)
+        return self.unembed.b_U
+
+    @property
+    def W_pos(self) -> Float[Tensor, "n_ctx d_model"]:
+        """Learned positions.
+
+        Raises:
+            AttributeError: If the model has none.
+        """
+        return self.pos_embed.W_pos
+
+    @property
+    def W_Q(self) -> Float[Tensor, "layer head d_model d_head"]:
+        """Query weights of every layer."""
+        return torch.stack([block.attn.W_Q for block in self.blocks])
+
+    @property
+    def W_K(self) -> Float[Tensor, "layer head d_model d_head"]:
+        """Key weights of every layer."""
+        return torch.stack([block.attn.W_K for block in self.blocks])
+
+    @property
+    def W_V(self) -> Float[Tensor, "layer head d_model d_head"]:
+        """Value weights of every layer."""
+        return torch.stack([block.attn.W_V for block in self.blocks])
+
+    @property
+    def W_O(self) -> Float[Tensor, "layer head d_head d_model"]:
+        """Output weights of every layer."""
+        return torch.stack([block.attn.W_O for block in self.blocks])
+
+    @property
+    def QK(self) -> FactoredMatrix:
+        """``W_Q W_K^T`` of every head, factored, ``[layer, head, d_model, d_model]``."""
+        return FactoredMatrix(self.W_Q, self.W_K.transpose(-2, -1))
+
+    @property
+    def OV(self) -> FactoredMatrix:
+        """``W_V W_O`` of every head, factored, ``[layer, head, d_model, d_model]``."""
+        return FactoredMatrix(self.W_V, self.W_O)
+
+    def accumulated_bias(
+        self, layer: int, mlp_input: bool = False, include_mlp_biases: bool = True
+    ) -> Float[Tensor, "d_model"]:
+        """Sum of ``b_O`` (and ``b_out``) of the sub-layers before ``layer``.
+
+        As HookedTransformer's method of the same name, for ``ActivationCache``.
+        """
+        total = self.W_E.new_zeros(self.cfg.d_model)
+        for index, block in enumerate(self.blocks[: layer + int(mlp_input)]):
+            if block.attn.b_O is not None:
+                total = total + block.attn.b_O
+            mlp = block.mlp if include_mlp_biases and index < layer else None
+            if mlp is not None and mlp.b_out is not None:
+                total = total + mlp.b_out
+        return total
+
+    def tokens_to_residual_directions(
+        self, tokens: int | Int[Tensor, "*token"]
+    ) -> Float[Tensor, "*token d_model"]:
+        """Directions in the normalised stream whose inner product is the token's logit.
+
+        The final norm's gain is folded in (HookedTransformer expects you to have done so), so that
+        ``ActivationCache.logit_attrs`` adds up to the logits minus the constant biases.
+        """
+        directions = self.W_U.T[torch.as_tensor(tokens)]
+        gain = None if self.ln_final is None else self.ln_final.w
+        return directions if gain is None else directions * gain
+
+    def to_single_token(self, string: str) -> int:
+        """Refuse: these models have no tokenizer.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(f"this model has no tokenizer: give token ids, not the string {string!r}")
+
+    def __repr__(self) -> str:
+        """Say what the model is in one line."""
+        cfg = self.cfg
+        kind = "attention only" if cfg.attn_only else "attention and MLP"
+        final = "with" if cfg.final_norm else "without"
+        n_parameters = sum(parameter.numel() for parameter in self.parameters())
+        return (
+            f"Transformer({cfg.n_layers} layers x {cfg.n_heads} heads, d_model={cfg.d_model}, "
+            f"{kind}, norms: {cfg.norm_placement} ({cfg.normalization_type}), {final} final norm, "
+            f"positions: {cfg.positional_embedding_type}, {n_parameters:,} parameters)"
+        )
+
+
+def check_hook_names(model: HookedRootModule, names: Sequence[str]) -> None:
+    """Refuse a hook name that the model does not have.
+
+    TransformerLens answers an unknown name in a filter with an empty cache, without a word.
+
+    Raises:
+        ValueError: Naming the first unknown name and the closest known ones.
+    """
+    import difflib
+
+    for name in names:
+        if name not in model.hook_dict:
+            close = difflib.get_close_matches(name, model.hook_dict, n=3, cutoff=0.0)
+            raise ValueError(
+                f"the model has no hook point {name!r}; the closest are {', '.join(close)} "
+                f"(all of them: model.hook_dict)"
+            )
+
+
+def _check_tokens(tokens: Any, cfg: TransformerConfig) -> Tensor:
+    if not isinstance(tokens, Tensor) or tokens.is_floating_point() or tokens.dtype == torch.bool:
+        got = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
+        raise TypeError(f"tokens must be an integer tensor [batch, pos]; got {got}")
+    if tokens.ndim == 1:
+        tokens = tokens[None]
+    if tokens.ndim != 2 or tokens.shape[1] == 0:
+        raise ValueError(
+            f"tokens must have shape [batch, pos] with pos >= 1; got {tuple(tokens.shape)}"
+        )
+    if cfg.longest_input is not None and tokens.shape[1] > cfg.longest_input:
+        raise ValueError(
+            f"the input has {tokens.shape[1]} positions, but this model learned {cfg.n_ctx} "
+            "(n_ctx): give a shorter input or a model without learned positions"
+        )
+    return tokens
