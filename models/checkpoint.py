@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from .config import SCHEMA_VERSION, TransformerConfig
@@ -118,7 +118,8 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str | os.PathLike[str]) -> P
         (partial / "config.json").write_text(text + "\n", encoding="utf-8")
         for kind, state in checkpoint.weights.items():
             tensors = {name: tensor.detach().contiguous() for name, tensor in state.items()}
-            save_file(tensors, partial / _weights_file(kind))
+            # Written as bytes, since the library's own file is readable by its owner alone.
+            (partial / _weights_file(kind)).write_bytes(save(tensors))
     return target
 
 

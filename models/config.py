@@ -20,40 +20,40 @@ Activation = Literal["relu", "gelu", "gelu_new", "silu"]
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """Everything that determines the function a :class:`~resharpen.models.Transformer` computes.
+    """Everything that determines the function a `Transformer` computes.
 
-    Field names and meanings are those of TransformerLens's ``HookedTransformerConfig``, but for
-    ``norm_placement``, ``final_norm`` and ``tied_unembed``, which it has no words for.
+    Field names and meanings are those of TransformerLens's `HookedTransformerConfig`, but for
+    `norm_placement`, `final_norm` and `tied_unembed`, which it has no words for.
 
     Attributes:
         d_vocab: Number of input tokens, a beginning-of-sequence token included.
         n_layers: Number of blocks.
         n_heads: Attention heads a block.
         d_model: Width of the residual stream.
-        d_head: Width of one head; ``None`` means ``d_model // n_heads``.
-        d_mlp: Width of the MLP's hidden layer; ``None`` means ``4 * d_model``. Unused when
-            ``attn_only``.
-        d_vocab_out: Number of output tokens; ``None`` means ``d_vocab``.
-        n_ctx: Longest input. Binding only for ``"standard"`` positions, which are learned one by
+        d_head: Width of one head; `None` means `d_model // n_heads`.
+        d_mlp: Width of the MLP's hidden layer; `None` means `4 * d_model`. Unused when
+            `attn_only`.
+        d_vocab_out: Number of output tokens; `None` means `d_vocab`.
+        n_ctx: Longest input. Binding only for `"standard"` positions, which are learned one by
             one; other models run past it.
         attn_only: Leave the MLPs out.
         act_fn: Activation of the MLPs.
-        normalization_type: ``"LN"`` (LayerNorm), ``"RMS"`` (RMSNorm), or the same without learned
-            gain and bias, ``"LNPre"``, ``"RMSPre"``.
+        normalization_type: `"LN"` (LayerNorm), `"RMS"` (RMSNorm), or the same without learned
+            gain and bias, `"LNPre"`, `"RMSPre"`.
         norm_placement: Where the norms of a block stand: see
-            :data:`resharpen.models.placements.PLACEMENTS`.
+            the table in `resharpen.models.placements`.
         final_norm: Whether a norm stands before the unembedding. In a one-block attention-only
             model "pre" with a final norm and "post" without one end in the *same* norm, so a
             comparison of the two must switch this off (theory section 1.1, Confound).
         eps: Added to the mean square inside every norm.
-        positional_embedding_type: ``"none"``, ``"standard"`` (learned, absolute), ``"rotary"``, or
-            ``"alibi"``.
+        positional_embedding_type: `"none"`, `"standard"` (learned, absolute), `"rotary"`, or
+            `"alibi"`.
         rotary_base: Base of the rotary frequencies.
-        attention_dir: ``"causal"`` or ``"bidirectional"``.
-        attn_scale: Scores are divided by it; ``None`` means ``sqrt(d_head)``.
+        attention_dir: `"causal"` or `"bidirectional"`.
+        attn_scale: Scores are divided by it; `None` means `sqrt(d_head)`.
         biases: Whether the projections (attention, MLP, unembedding) have biases.
         tied_unembed: Whether the unembedding is the transpose of the embedding.
-        init_range: Standard deviation of the initial weights; ``None`` means ``d_model ** -0.5``.
+        init_range: Standard deviation of the initial weights; `None` means `d_model ** -0.5`.
     """
 
     d_vocab: int
@@ -114,40 +114,40 @@ class TransformerConfig:
 
     @property
     def head_width(self) -> int:
-        """``d_head``, resolved."""
+        """`d_head`, resolved."""
         assert self.d_head is not None
         return self.d_head
 
     @property
     def output_size(self) -> int:
-        """``d_vocab_out``, resolved."""
+        """`d_vocab_out`, resolved."""
         assert self.d_vocab_out is not None
         return self.d_vocab_out
 
     @property
     def score_factor(self) -> float:
-        """``1 / attn_scale``: what the products of queries and keys are multiplied by."""
+        """`1 / attn_scale`: what the products of queries and keys are multiplied by."""
         assert self.attn_scale is not None
         return 1.0 / self.attn_scale
 
     @property
     def n_key_value_heads(self) -> int | None:
-        """Always ``None``: every head has its own keys and values (read by TransformerLens)."""
+        """Always `None`: every head has its own keys and values (read by TransformerLens)."""
         return None
 
     @property
     def final_rms(self) -> bool:
-        """Whether the final norm is an RMSNorm (read by TransformerLens's ``ActivationCache``)."""
+        """Whether the final norm is an RMSNorm (read by TransformerLens's `ActivationCache`)."""
         return self.normalization_type in ("RMS", "RMSPre")
 
     @property
     def device(self) -> None:
-        """Always ``None``, torch's default device (read by ``transformer_lens.patching``)."""
+        """Always `None`, torch's default device (read by `transformer_lens.patching`)."""
         return None
 
     @property
     def longest_input(self) -> int | None:
-        """Longest input the model accepts, or ``None`` when positions do not limit it."""
+        """Longest input the model accepts, or `None` when positions do not limit it."""
         return self.n_ctx if self.positional_embedding_type == "standard" else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class TransformerConfig:
         """Build a configuration from plain values, refusing what it does not know.
 
         Raises:
-            ValueError: If a key is unknown, ``d_vocab`` is missing, or a value is out of range.
+            ValueError: If a key is unknown, `d_vocab` is missing, or a value is out of range.
         """
         known = [field.name for field in dataclasses.fields(cls)]
         unknown = sorted(set(values) - set(known))

@@ -9,10 +9,11 @@ the model is exactly uniform on the complement at every length iff, up to consta
 does not see, ``D = -diag(p)`` and ``B = diag(p - delta)``; the displacement of a present token is
 then ``a_i p_i``, and ``delta_k - (1 - a_k) p_k`` for the last.
 
-Layout of the residual stream, ``d_model = 2 v``: the first half says which token this is (``b`` in
-its coordinate), the second half is read by the unembedding as it is. Attention copies token ``i``
-into coordinate ``i`` of the second half, with weight ``-p_i``. So the stream before any norm is
-``(b e_k, -sum_i a_i p_i e_i)``, of squared norm ``b^2 + sum_i (a_i p_i)^2``: the setting in which
+Layout of the residual stream, ``d_model = 3 v``: two blocks say which token this is, with opposite
+signs (so that their mean is zero and LayerNorm's centring does not touch them); the third is read
+by the unembedding as it is. Attention copies token ``i`` into coordinate ``i`` of the third block,
+with weight ``-p_i``. So the stream before any norm is ``(b e_k, -b e_k, 0) / sqrt(2)`` plus
+``(0, 0, -sum_i a_i p_i e_i)``, of squared norm ``b^2 + sum_i (a_i p_i)^2``: the setting in which
 every norm placement has a closed form.
 """
 
@@ -45,7 +46,7 @@ def construct_set_complement(
     """Build a one-block, one-head, attention-only solution of Set Complement.
 
     Args:
-        vocabulary: Number ``v`` of tokens; ``d_model = 2 v``, ``d_head = v``.
+        vocabulary: Number ``v`` of tokens; ``d_model = 3 v``, ``d_head = v``.
         norm_placement: Any placement. With ``pre`` and ``peri`` the input norm is undone in the
             value and query weights, so that the formulas above hold as they stand.
         normalization_type: Any type; the formulas differ between LayerNorm and RMSNorm.
@@ -80,7 +81,7 @@ def construct_set_complement(
         raise ValueError(f"residual must be a positive number; got {residual}")
     config = TransformerConfig(
         d_vocab=vocabulary,
-        d_model=2 * vocabulary,
+        d_model=3 * vocabulary,
         d_head=vocabulary,
         n_ctx=vocabulary,
         norm_placement=norm_placement,
@@ -90,17 +91,19 @@ def construct_set_complement(
     )
     identity = torch.eye(vocabulary, dtype=torch.float64)
     nothing = torch.zeros_like(identity)
-    embedding = torch.cat([residual * identity, nothing], dim=1)
-    # What attention reads for token i is `seen * e_i`, plus a constant for LayerNorm.
-    reading, seen = _input_norm(config, residual)
+    content = torch.cat([identity, -identity, nothing], dim=1) / 2**0.5
+    # For token i, attention reads `seen * e_i`; the direct path reads `residual * e_i`.
+    reading = content.T
+    read = torch.cat([nothing, nothing, identity], dim=1)
+    seen = residual / _input_scale(config, residual)
     scores = _scores(log_weights, vocabulary)
     state = {
-        "embed.W_E": embedding,
-        "unembed.W_U": torch.cat([torch.diag(strengths - lengths_one) / residual, identity]),
+        "embed.W_E": residual * content,
+        "unembed.W_U": reading @ torch.diag(strengths - lengths_one) / residual + read.T,
         "blocks.0.attn.W_Q": (reading @ scores / (config.score_factor * seen))[None],
         "blocks.0.attn.W_K": (reading / seen)[None],
         "blocks.0.attn.W_V": (reading @ torch.diag(-strengths) / seen)[None],
-        "blocks.0.attn.W_O": torch.cat([nothing, identity], dim=1)[None],
+        "blocks.0.attn.W_O": read[None],
     }
     parameters = {
         "kind": "set-complement",
@@ -164,19 +167,11 @@ def construct_tight_set_complement(
     return _checkpoint(config, state, parameters, gain=1.0)
 
 
-def _input_norm(config: TransformerConfig, residual: float) -> tuple[Tensor, float]:
-    """How to read ``e_i`` from what attention gets: a matrix ``[d_model, v]`` and a factor."""
-    v, width = config.d_vocab, config.d_model
-    reading = torch.cat([torch.eye(v), torch.zeros(v, v)]).double()
+def _input_scale(config: TransformerConfig, residual: float) -> float:
+    """Scale by which the norm on the input of attention, if any, divides an embedding."""
     if not PLACEMENTS[config.norm_placement].before:
-        return reading, residual
-    if config.normalization_type in ("RMS", "RMSPre"):
-        return reading, residual / (residual**2 / width + config.eps) ** 0.5
-    # LayerNorm also shifts every coordinate by the mean; a coordinate of the second half holds
-    # nothing but that shift, so the difference of the two halves reads the token.
-    reading[v:] = -torch.eye(v, dtype=torch.float64)
-    variance = residual**2 / width - (residual / width) ** 2
-    return reading, residual / (variance + config.eps) ** 0.5
+        return 1.0
+    return (residual**2 / config.d_model + config.eps) ** 0.5
 
 
 def _scores(log_weights: np.ndarray | None, vocabulary: int) -> Tensor:

@@ -1,6 +1,5 @@
-"""Training: one loop for every model, task and recipe."""
+"""Training: one loop for every model, task and recipe. Names are loaded when first used."""
 
-from .config import TrainingConfig
-from .loop import TrainingDiverged, discard_state, train
+import lazy_loader as lazy
 
-__all__ = ["TrainingConfig", "TrainingDiverged", "discard_state", "train"]
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -22,13 +22,13 @@ class TrainingConfig:
         n_steps: Number of optimiser steps.
         batch_size: Sequences a step.
         learning_rate: Peak rate of AdamW.
-        schedule: ``"linear"`` decay to zero (Bergsma et al., arXiv 2502.15938), ``"cosine"`` to
-            zero, or ``"constant"``; all after the warm-up.
+        schedule: `"linear"` decay to zero (Bergsma et al., arXiv 2502.15938), `"cosine"` to
+            zero, or `"constant"`; all after the warm-up.
         warmup_steps: Steps over which the rate rises linearly from zero.
         weight_decay: AdamW's decoupled weight decay.
         betas: AdamW's moment coefficients.
-        targets: ``"sampled"`` next tokens, the noisy gradients of arXiv 2510.08341, or the
-            ``"exact"`` next-token distribution.
+        targets: `"sampled"` next tokens, the noisy gradients of arXiv 2510.08341, or the
+            `"exact"` next-token distribution.
         ema_decays: Decays of the exponential moving averages of the weights that are kept beside
             the raw weights, each in (0, 1).
         save_every: Steps between two saves of the training state that a killed run resumes from.
@@ -76,10 +76,10 @@ class TrainingConfig:
                 )
 
     def rate_at(self, step: int) -> float:
-        """Learning rate of step ``0 <= step < n_steps``.
+        """Learning rate of step `0 <= step < n_steps`.
 
-        With ``w`` warm-up steps: ``(step + 1) / w`` of the peak while ``step < w``; then the
-        schedule, as a function of the fraction ``(step - w) / (n_steps - w)`` done.
+        With `w` warm-up steps: `(step + 1) / w` of the peak while `step < w`; then the
+        schedule, as a function of the fraction `(step - w) / (n_steps - w)` done.
         """
         if step < self.warmup_steps:
             return self.learning_rate * (step + 1) / self.warmup_steps

@@ -125,8 +125,14 @@ def train(
 
 
 def discard_state(folder: str | os.PathLike[str]) -> None:
-    """Remove the training state in ``folder``, once the checkpoints are safe."""
-    (Path(folder) / STATE_FILE).unlink(missing_ok=True)
+    """Remove the training state in ``folder``, and the folder if nothing else is in it.
+
+    Call it once the checkpoints are safe.
+    """
+    place = Path(folder)
+    (place / STATE_FILE).unlink(missing_ok=True)
+    if place.is_dir() and not any(place.iterdir()):
+        place.rmdir()
 
 
 def _seed_losses(

@@ -14,6 +14,7 @@ from resharpen.models import (
     save_checkpoint,
     shipped_checkpoints,
 )
+from resharpen.models.checkpoint import SHIPPED
 from safetensors.torch import load_file, save_file
 
 
@@ -174,7 +175,7 @@ def test_an_interrupted_save_leaves_the_old_checkpoint_whole(
     def interrupted(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("resharpen.models.checkpoint.save_file", interrupted)
+    monkeypatch.setattr("resharpen.models.checkpoint.save", interrupted)
     with pytest.raises(KeyboardInterrupt):
         save_checkpoint(checkpoint, folder)
     assert load_checkpoint(folder).digest == digest

@@ -31,11 +31,11 @@ def displacements(checkpoint: Checkpoint, length: int) -> tuple[torch.Tensor, to
 
 
 def gap(placement: str, norm: str, s: int, p: float, b: float, final: bool, eps: float) -> float:
-    """Closed form for uniform attention and equal p (theory 1.1, width 2v)."""
-    width = 2 * V
+    """Closed form for uniform attention and equal p (theory 1.1, width 3v)."""
+    width = 3 * V
     centred = norm.startswith("LN")
     if placement == "post" or final:
-        square, total = b * b + p * p / s, b - p
+        square, total = b * b + p * p / s, -p
     elif placement in ("res_post", "peri"):
         square, total = p * p / s, -p
     else:
@@ -112,7 +112,7 @@ def test_normed_solution_with_arbitrary_attention_and_p(placement: str) -> None:
             weights = np.exp(log_weights[row[-1], row])
             raw = weights / weights.sum() * p[row]
             square = (raw**2).sum() + b * b * (placement == "post")
-            np.testing.assert_allclose(values, raw / (square / (2 * V) + eps) ** 0.5, rtol=2e-5)
+            np.testing.assert_allclose(values, raw / (square / (3 * V) + eps) ** 0.5, rtol=2e-5)
 
 
 def test_tight_solution_is_exact_at_width_v_minus_1() -> None:
