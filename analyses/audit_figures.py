@@ -1,0 +1,73 @@
+"""The figures of an audit's report."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..interp.capturing import capture
+from ..models.checkpoint import Checkpoint
+from ..models.tasks import seeded_generator, task_from_dict
+from .figures import (
+    plot_dispersion,
+    plot_displacement,
+    plot_error,
+    plot_patterns,
+    plot_rescaling,
+)
+from .result import StudyResult
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+MAX_PATTERN_LENGTH = 64
+"""Patterns are drawn at lengths up to here."""
+
+
+def audit_figures(result: StudyResult, checkpoint: Checkpoint | None) -> "dict[str, Figure]":
+    """Draw what an audit measured, leaving out what it did not.
+
+    Args:
+        result: The audit's result.
+        checkpoint: The model, for its training length and attention patterns; ``None`` for
+            neither.
+    """
+    table, curves = result.table, result.curves
+    measured = set(table.loc[table["status"] == "ok", "quantity"])
+    figures: dict[str, Figure] = {}
+    if "total_variation" in measured:
+        train_length = None if checkpoint is None else checkpoint.train_length
+        figures["error"] = plot_error(table, curves, train_length=train_length)
+    for quantity in ("entropy", "max_weight"):
+        if quantity in measured:
+            figures[quantity] = plot_dispersion(table, curves, quantity=quantity)
+    if "displacement" in measured:
+        figures["displacement"] = plot_displacement(table, curves)
+    if measured & {"rescale_gain", "residual_norm"}:
+        figures["rescaling"] = plot_rescaling(table, curves)
+    if checkpoint is not None and checkpoint.task is not None:
+        lengths = sorted(int(length) for length in table["length"].dropna().unique())
+        shown = [length for length in lengths if length <= MAX_PATTERN_LENGTH]
+        picked = sorted({shown[(len(shown) - 1) * step // 4] for step in range(5)}) if shown else []
+        if picked:
+            figures["patterns"] = plot_patterns(
+                _patterns(checkpoint, picked), head_names=_head_names(checkpoint)
+            )
+    return figures
+
+
+def _head_names(checkpoint: Checkpoint) -> list[str]:
+    config = checkpoint.config
+    return [f"L{layer} H{h}" for layer in range(config.n_layers) for h in range(config.n_heads)]
+
+
+def _patterns(checkpoint: Checkpoint, lengths: list[int]) -> dict[int, np.ndarray]:
+    """Weights ``[layer * head, query, key]`` of one sequence at each length."""
+    assert checkpoint.task is not None
+    task, model = task_from_dict(checkpoint.task), checkpoint.model()
+    names = [f"blocks.{layer}.attn.hook_pattern" for layer in range(checkpoint.config.n_layers)]
+    patterns = {}
+    for length in lengths:
+        tokens = task.sample(seeded_generator(0, length), 1, length).tokens
+        found = capture(model, tokens, dict.fromkeys(names, lambda p: p[0].double().cpu().numpy()))
+        patterns[length] = np.concatenate([found.values[name] for name in names])
+    return patterns

@@ -1,0 +1,200 @@
+"""Audit one model: which heads disperse, which norms give the signal back, where precision is lost.
+
+:func:`audit` measures, lays the theory beside it and judges; the result is the same kind of
+:class:`~resharpen.analyses.result.StudyResult` that a study returns.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..interp.capturing import HookedModel
+from ..interp.drawing import Sample
+from ..interp.sweeping import sweep
+from ..interp.theory import Curve
+from ..models.checkpoint import Checkpoint, load_checkpoint
+from ..models.tasks import Task, task_from_dict
+from ..models.transformer import Transformer
+from .bounds import compare_everywhere
+from .expectations import (
+    attention_expectations,
+    constructed_expectations,
+    short_expectations,
+    why_no_length_theorem,
+)
+from .judgement import Thresholds, judge
+from .provenance import provenance
+from .result import StudyResult
+
+MAX_DENSE = 64
+"""Every length up to here is audited by default; beyond, a geometric ladder."""
+
+
+def audit(
+    source: str | os.PathLike[str] | Checkpoint | HookedModel,
+    *,
+    weights: str = "raw",
+    task: Task | None = None,
+    sample: Sample | None = None,
+    lengths: Iterable[int] | None = None,
+    n_sequences: int = 256,
+    seed: int = 0,
+    thresholds: Thresholds | None = None,
+    name: str | None = None,
+    progress: Callable[[int, int, int], None] | None = None,
+) -> StudyResult:
+    """Audit a checkpoint of ours, or any model with HookedTransformer-compatible hook points.
+
+    Args:
+        source: Path of a checkpoint, name of a shipped one, a ``Checkpoint``, or a model.
+        weights: Which weights of a checkpoint: ``"raw"`` or ``"ema-<decay>"``.
+        task: Task to feed it; a checkpoint's own by default.
+        sample: Instead of a task: ``sample(generator, batch, length)`` returning token ids
+            ``[batch, pos]`` or a batch. Needs ``lengths``.
+        lengths: Lengths to measure at. By default every length of the task up to 64, and a
+            geometric ladder beyond. Include 1 and 2 for the theorem's predictions.
+        n_sequences: Sequences a length.
+        seed: Seed of the sequences.
+        thresholds: Where the lines are drawn.
+        name: What to call the model in tables; a checkpoint's own name by default.
+        progress: Called as ``progress(done, total, length)``.
+
+    Returns:
+        Table, curves, findings and verdicts (heads, layers, model).
+
+    Raises:
+        CheckpointError: If the checkpoint cannot be read.
+        ValueError: If there is nothing to feed the model, or a length is not possible.
+    """
+    lines = thresholds or Thresholds()
+    checkpoint, model = _resolve(source, weights)
+    label = name or (checkpoint.name if checkpoint is not None else type(model).__name__)
+    own = None if checkpoint is None or checkpoint.task is None else dict(checkpoint.task)
+    if task is None and sample is None:
+        if own is None:
+            raise ValueError(
+                f"{label} does not say which task it was made for: give task= or sample= and "
+                "lengths="
+            )
+        task = task_from_dict(own)
+    feed = sample if sample is not None else task.sample  # type: ignore[union-attr]
+    if lengths is None:
+        if task is None:
+            raise ValueError("give lengths= together with sample=: only a task knows its lengths")
+        lengths = default_lengths(task)
+    ladder = tuple(sorted(set(lengths)))
+    described = None if task is None or sample is not None else task.to_dict()
+    table = sweep(
+        model,
+        feed,
+        ladder,
+        batch=min(n_sequences, 256),
+        n_batches=max(1, -(-n_sequences // 256)),
+        seed=seed,
+        labels={
+            "study": "audit",
+            "checkpoint": label,
+            "task": None if described is None else described["name"],
+            "seed": None if checkpoint is None else checkpoint.seed,
+        },
+        progress=progress,
+    )
+    curves, no_theorem = expect(table, label, model, checkpoint, described)
+    findings = [compare_everywhere(table, curve) for curve in curves]
+    verdicts = judge(table, curves, label, lines, no_theorem=no_theorem)
+    asked = {
+        "source": str(source) if isinstance(source, str | os.PathLike) else type(source).__name__,
+        "weights": weights,
+        "lengths": list(ladder),
+        "n_sequences": n_sequences,
+        "seed": seed,
+    }
+    resolved = {**asked, "task": described, "thresholds": asdict(lines)}
+    return StudyResult(
+        table=table,
+        curves=tuple(curves),
+        findings=tuple(findings),
+        verdicts=tuple(verdicts),
+        provenance=provenance(
+            asked,
+            resolved,
+            seeds=[seed],
+            checkpoints={} if checkpoint is None else {label: checkpoint.digest},
+            completed=set(table["length"].dropna()) == set(ladder),
+        ),
+        sentences=tuple(_sentences(label, verdicts)),
+    )
+
+
+def default_lengths(task: Task) -> tuple[int, ...]:
+    """Every length of a task up to 64, then doubling to 1024 at most."""
+    longest = task.max_length if task.max_length is not None else 1024
+    dense = range(1, min(longest, MAX_DENSE) + 1)
+    sparse = [length for length in (128, 256, 512, 1024) if length <= longest]
+    return (*dense, *sparse)
+
+
+def expect(
+    table: pd.DataFrame,
+    label: str,
+    model: HookedModel,
+    checkpoint: Checkpoint | None,
+    task: dict[str, Any] | None,
+) -> tuple[list[Curve], str | None]:
+    """Every curve that theory has for a model, and why none predicts its length, if none does."""
+    curves = attention_expectations(table, label)
+    if not isinstance(model, Transformer):
+        return curves, "its class is not this toolkit's, so its structure is not known"
+    ladder = table["length"].dropna().unique().astype(np.float64)
+    ladder.sort()
+    constructed = None if checkpoint is None else checkpoint.constructed
+    exact = []
+    if constructed is not None:
+        exact = constructed_expectations(label, model.cfg, constructed, ladder)
+    if exact:
+        return [*curves, *exact], None
+    short = short_expectations(table, label, model.cfg, task, ladder)
+    reason = why_no_length_theorem(model.cfg, task)
+    if reason is None and not short:
+        reason = "lengths 1 and 2 were not both measured"
+    return [*curves, *short], reason
+
+
+def _resolve(source: Any, weights: str) -> tuple[Checkpoint | None, HookedModel]:
+    if isinstance(source, str | Path | os.PathLike):
+        source = load_checkpoint(source)
+    if isinstance(source, Checkpoint):
+        return source, source.model(weights)
+    if isinstance(source, HookedModel):
+        return None, source
+    raise TypeError(
+        "source must be a checkpoint (path, shipped name or Checkpoint) or a model with hook "
+        f"points (run_with_hooks, hook_dict); got {type(source).__name__}"
+    )
+
+
+def _sentences(label: str, verdicts: Sequence[Any]) -> list[str]:
+    heads = [verdict for verdict in verdicts if verdict.level == "head"]
+    model = next(verdict for verdict in verdicts if verdict.level == "model")
+    names = ("disperses", "holds", "sharpens", "unknown")
+    counts = {name: sum(head.label == name for head in heads) for name in names}
+    said = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    sentences = [f"{label}: {model.verdict}. {_capitalised(model.reason)}."]
+    if heads:
+        sentences.append(f"Of {len(heads)} heads: {said}.")
+    restoring = [v for v in verdicts if v.level == "layer" and v.label == "resharpens"]
+    if any(v.level == "layer" for v in verdicts):
+        layers = [v for v in verdicts if v.level == "layer"]
+        sentences.append(
+            f"A norm gives the dispersed signal back in {len(restoring)} of {len(layers)} layers."
+        )
+    return sentences
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]

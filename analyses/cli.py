@@ -1,0 +1,204 @@
+"""The command line. ``resharpen --help`` imports neither torch nor transformer_lens.
+
+Exit status: 0 done; 1 an audit's verdict is at or past ``--fail-on``; 2 it could not be done, with
+one sentence on the standard error; 130 interrupted.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from ..models.config import NormalizationType, NormPlacement, TransformerConfig
+from ..models.training.config import TrainingConfig
+
+_FROM_TASK = ("d_vocab", "d_vocab_out")
+
+# The model's flags are the configuration's own fields, but for what the task decides.
+ModelOptions: Any = dataclasses.make_dataclass(
+    "ModelOptions",
+    [
+        (item.name, item.type, field(default=item.default))
+        for item in dataclasses.fields(TransformerConfig)
+        if item.name not in _FROM_TASK
+    ],
+    frozen=True,
+)
+ModelOptions.__doc__ = TransformerConfig.__doc__
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """The task.
+
+    Attributes:
+        vocabulary: Number of tokens.
+        bos: Open every input with a beginning-of-sequence token.
+        replacement: Let tokens repeat, so that inputs may be longer than the vocabulary.
+    """
+
+    vocabulary: int = 32
+    bos: bool = False
+    replacement: bool = False
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a model on a task; the same command resumes a run that was killed.
+
+    Attributes:
+        task: Name of the task.
+        out: Folder of the checkpoint; with several seeds, one folder `seed-N` each inside it.
+        seeds: One model each, trained together.
+        lengths: Lengths at which the error is evaluated; by default a ladder over all of them.
+        task_options: The task's parameters.
+        model: The model.
+        training: The recipe.
+    """
+
+    task: tyro.conf.Positional[Literal["set-complement"]]
+    out: Path
+    seeds: tuple[int, ...] = (0,)
+    lengths: tuple[int, ...] = ()
+    task_options: Annotated[TaskOptions, tyro.conf.arg(name="")] = TaskOptions()
+    model: Annotated[ModelOptions, tyro.conf.arg(name="")] = field(  # type: ignore[valid-type]
+        default_factory=ModelOptions
+    )
+    training: Annotated[TrainingConfig, tyro.conf.arg(name="")] = field(
+        default_factory=TrainingConfig
+    )
+
+
+@dataclass(frozen=True)
+class Construct:
+    """Write a closed-form solution of set complement as a checkpoint.
+
+    Attributes:
+        out: Folder of the checkpoint.
+        vocabulary: Number of tokens.
+        norm_placement: Where the norms stand.
+        normalization_type: Type of the norms.
+        final_norm: Whether a norm stands before the unembedding (with none and pre only).
+        p: Displacement of one token before any norm, in logits.
+        residual: Norm of the residual content that the logits do not see.
+        gain: Gain of the last norm.
+    """
+
+    out: Path
+    vocabulary: int = 32
+    norm_placement: NormPlacement = "none"
+    normalization_type: NormalizationType = "RMS"
+    final_norm: bool = False
+    p: float = 40.0
+    residual: float = 8.0
+    gain: float = 1.0
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Audit a checkpoint: heads, layers, model; report, table and verdicts in a folder.
+
+    Attributes:
+        checkpoint: Folder of a checkpoint, or the name of a shipped one.
+        out: Folder of the result.
+        weights: Which weights: raw, or an average such as ema-0.99.
+        lengths: Lengths to measure at; by default every length of the task up to 64.
+        n_sequences: Sequences a length.
+        seed: Seed of the sequences.
+        fail_on: The least bad verdict that makes the exit status 1.
+        disperses: A head disperses if its slope dH/dlog n is certainly above this (nats).
+        sharpens: A head sharpens if its slope is certainly below this (nats).
+        weight: Largest weight below which a head has lost its strongest key.
+        resharpens: Exponent of the gain over length above which a norm resharpens.
+        error_warn: Total variation that calls for a warning.
+        error_fail: Total variation at which the model has failed.
+    """
+
+    checkpoint: tyro.conf.Positional[str]
+    out: Path
+    weights: str = "raw"
+    lengths: tuple[int, ...] = ()
+    n_sequences: int = 256
+    seed: int = 0
+    fail_on: Literal["fail", "warn"] = "fail"
+    disperses: float = 0.25
+    sharpens: float = 0.0
+    weight: float = 0.1
+    resharpens: float = 0.25
+    error_warn: float = 0.1
+    error_fail: float = 0.5
+
+
+@dataclass(frozen=True)
+class Study:
+    """Run a study: train and construct models, measure, confront with theory, report.
+
+    Attributes:
+        study: Name of the study.
+        out: Folder of the result.
+        preset: How much to do: quick takes minutes, full hours.
+        cache: Folder of the training runs that are made once; by default the user's cache folder.
+        jobs: Trainings and measurements side by side; by default one a core.
+    """
+
+    study: tyro.conf.Positional[Literal["set-complement"]]
+    out: Path
+    preset: Literal["quick", "full"] = "quick"
+    cache: Path | None = None
+    jobs: int | None = None
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """List the checkpoints that ship with the package."""
+
+
+Command = (
+    Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Construct, tyro.conf.subcommand("construct")]
+    | Annotated[Audit, tyro.conf.subcommand("audit")]
+    | Annotated[Study, tyro.conf.subcommand("study")]
+    | Annotated[Checkpoints, tyro.conf.subcommand("checkpoints")]
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its status."""
+    try:
+        command = tyro.cli(
+            Command,  # type: ignore[arg-type]
+            prog="resharpen",
+            description="Does attention disperse as the input grows, and what brings it back?",
+            args=arguments,
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
+        )
+    except ValueError as error:  # a value that parses and that the configuration refuses
+        print(f"resharpen: {error}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(execute(command))
+
+
+def execute(command: Any) -> int:
+    """Carry a command out and return its exit status; errors become one sentence."""
+    from . import commands
+
+    run = {
+        Train: commands.run_train,
+        Construct: commands.run_construct,
+        Audit: commands.run_audit,
+        Study: commands.run_study,
+        Checkpoints: commands.run_checkpoints,
+    }[type(command)]
+    try:
+        return run(command, print)
+    except KeyboardInterrupt:
+        sentence = "interrupted; training that had begun resumes with the same command"
+        print(f"resharpen: {sentence}", file=sys.stderr)
+        return 130
+    except (ValueError, OSError, commands.TrainingDiverged) as error:
+        print(f"resharpen: {error}", file=sys.stderr)
+        return 2

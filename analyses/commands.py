@@ -1,0 +1,174 @@
+"""What each command of the command line does. Prints nothing itself: it is given a voice."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+from tqdm.auto import tqdm
+
+from ..interp.sweeping import sweep
+from ..models.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+    shipped_checkpoints,
+)
+from ..models.config import TransformerConfig
+from ..models.constructed import construct_set_complement
+from ..models.tasks import TASKS, Task
+from ..models.training import TrainingDiverged, discard_state, train
+from .audit_figures import audit_figures
+from .auditing import audit, default_lengths
+from .judgement import Thresholds
+from .report import render_report, render_text
+from .storage import check_destination
+from .studies.set_complement.config import PRESETS
+from .studies.set_complement.figures import study_figures
+from .studies.set_complement.study import run as run_set_complement
+from .wording import format_number
+
+__all__ = [
+    "TrainingDiverged",
+    "evaluate",
+    "run_audit",
+    "run_checkpoints",
+    "run_construct",
+    "run_study",
+    "run_train",
+]
+
+Say = Callable[[str], None]
+
+ERRORS = ("total_variation", "kl_divergence", "illegal_mass")
+
+_SEVERITY = {"PASS": 0, "UNKNOWN": 0, "WARN": 1, "FAIL": 2}
+
+
+def run_train(command: Any, say: Say) -> int:
+    """``resharpen train``: train, save, evaluate over lengths."""
+    options = asdict(command.task_options)
+    task = TASKS[command.task](**options)
+    config = TransformerConfig(
+        d_vocab=task.d_vocab, d_vocab_out=task.d_vocab_out, **asdict(command.model)
+    )
+    place = command.out.with_name(f".{command.out.name}.training")
+    trained = train(config, task, command.training, command.seeds, folder=place, progress=True)
+    several = len(trained) > 1
+    for checkpoint in trained:
+        folder = command.out / f"seed-{checkpoint.seed}" if several else command.out
+        save_checkpoint(checkpoint, folder)
+        errors = evaluate(checkpoint, task, command.lengths or None)
+        errors.to_csv(folder / "evaluation.csv", index=False)
+        say(f"\n{folder} (seed {checkpoint.seed})\n{_error_text(errors)}")
+    discard_state(place)
+    return 0
+
+
+def evaluate(
+    checkpoint: Checkpoint, task: Task, lengths: tuple[int, ...] | None = None
+) -> pd.DataFrame:
+    """Errors over lengths of every set of weights that a checkpoint has.
+
+    Args:
+        checkpoint: The model.
+        task: What to evaluate it on.
+        lengths: Lengths; every length of the task up to 64 and a ladder beyond by default.
+
+    Returns:
+        One row a set of weights, length and error, with its standard error over sequences.
+    """
+    frames = []
+    for weights in checkpoint.weights:
+        frame = sweep(
+            checkpoint.model(weights),
+            task.sample,
+            lengths or default_lengths(task),
+            ERRORS,
+        )
+        frames.append(frame.assign(weights=weights))
+    columns = ["weights", "length", "quantity", "unit", "mean", "sem", "n_obs"]
+    return pd.concat(frames).reindex(columns=columns)
+
+
+def run_construct(command: Any, say: Say) -> int:
+    """``resharpen construct``: write a closed-form solution."""
+    options = asdict(command)
+    out = options.pop("out")
+    save_checkpoint(construct_set_complement(**options), out)
+    say(f"wrote {out}")
+    return 0
+
+
+def run_audit(command: Any, say: Say) -> int:
+    """``resharpen audit``: measure, judge, report; the status says how bad it is."""
+    check_destination(command.out)
+    checkpoint = load_checkpoint(command.checkpoint)
+    thresholds = Thresholds(**{name: getattr(command, name) for name in asdict(Thresholds())})
+    with tqdm(unit="batch", desc=f"auditing {checkpoint.name}", leave=False) as bar:
+        result = audit(
+            checkpoint,
+            weights=command.weights,
+            lengths=command.lengths or None,
+            n_sequences=command.n_sequences,
+            seed=command.seed,
+            thresholds=thresholds,
+            progress=lambda done, total, length: _advance(bar, done, total),
+        )
+    figures = audit_figures(result, checkpoint)
+    folder = result.save(command.out, report=render_report(result, figures))
+    say(render_text(result))
+    say(f"report: {folder / 'report.html'}")
+    worst = max(_SEVERITY[verdict.verdict] for verdict in result.verdicts)
+    return int(worst >= _SEVERITY[command.fail_on.upper()])
+
+
+def run_study(command: Any, say: Say) -> int:
+    """``resharpen study``: run a study and write its result folder."""
+    check_destination(command.out)
+    config = PRESETS[command.preset]
+    study = run_set_complement(
+        config,
+        cache=command.cache,
+        jobs=command.jobs,
+        say=say,
+        asked={"study": command.study, "preset": command.preset},
+    )
+    figures = study_figures(config, study)
+    folder = study.result.save(command.out, report=render_report(study.result, figures))
+    say("\n" + render_text(study.result))
+    say(f"report: {folder / 'report.html'}")
+    return 0
+
+
+def run_checkpoints(command: Any, say: Say) -> int:
+    """``resharpen checkpoints``: name what ships, with one line each."""
+    for name in shipped_checkpoints():
+        checkpoint = load_checkpoint(name)
+        origin = (
+            f"trained to length {checkpoint.train_length}, seed {checkpoint.seed}"
+            if checkpoint.training is not None
+            else "constructed"
+        )
+        config = checkpoint.config
+        say(f"{name:28} {config.norm_placement:9} {config.normalization_type:6} {origin}")
+    return 0
+
+
+def _advance(bar: Any, done: int, total: int) -> None:
+    bar.total = total
+    bar.update(done - bar.n)
+
+
+def _error_text(errors: pd.DataFrame) -> str:
+    """A few lengths of the errors, as aligned text."""
+    lengths = sorted(errors["length"].unique())
+    shown = [s for s in lengths if s in (1, 2, 4, 8, 16, 32, 64, lengths[-1])]
+    groups: Any = errors.groupby(["weights", "quantity"], sort=False)
+    lines = ["weights      error            " + "".join(f"{f'length {s}':>20}" for s in shown)]
+    for (weights, quantity), rows in groups:
+        means = dict(zip(rows["length"].tolist(), rows["mean"].tolist(), strict=True))
+        sems = dict(zip(rows["length"].tolist(), rows["sem"].tolist(), strict=True))
+        cells = [f"{format_number(means[s])} ± {format_number(sems[s])}" for s in shown]
+        lines.append(f"{weights!s:12} {quantity!s:17}" + "".join(f"{cell:>20}" for cell in cells))
+    return "\n".join(lines)

@@ -1,0 +1,29 @@
+"""Figures of measurements with theory laid over them; the only package that imports plotly.
+
+Every function takes computed numbers (the tidy table, curves, arrays), returns a
+`plotly.graph_objects.Figure` and never shows it. Measured is markers, a solid line and its 95 %
+interval; theory is always dashed, in the colour of the series it speaks about, with its name,
+hypotheses and source on hover. What a reader needs to know stands in `figure.layout.meta`
+(`title`, `caption`), from which the report takes it.
+"""
+
+from .dispersion import plot_dispersion
+from .displacement import plot_displacement
+from .embed import figure_height, figure_json, figure_meta, plotly_script
+from .error import plot_error
+from .patterns import plot_patterns
+from .rescaling import plot_rescaling
+from .theme import retitle
+
+__all__ = [
+    "figure_height",
+    "figure_json",
+    "figure_meta",
+    "plot_dispersion",
+    "plot_displacement",
+    "plot_error",
+    "plot_patterns",
+    "plot_rescaling",
+    "plotly_script",
+    "retitle",
+]

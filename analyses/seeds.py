@@ -1,0 +1,92 @@
+"""Across seeds: independent runs of one configuration, averaged place by place."""
+
+import math
+from typing import cast
+
+import numpy as np
+import pandas as pd
+
+from ..interp.tables import check_table
+from .fits import student_t_quantile
+from .rows import rows_where
+
+__all__ = ["SEED_COLUMNS", "summarise_seeds"]
+
+SEED_COLUMNS = (
+    "study",
+    "checkpoint",
+    "task",
+    "length",
+    "n_key",
+    "layer",
+    "head",
+    "site",
+    "quantity",
+    "unit",
+    "mean",
+    "low",
+    "high",
+    "sem",
+    "n_seeds",
+    "n_missing",
+    "min",
+    "max",
+    "status",
+)
+"""Columns of `summarise_seeds`, in order."""
+
+_PLACE_COLUMNS = list(SEED_COLUMNS[:10])
+
+
+def summarise_seeds(frame: pd.DataFrame) -> pd.DataFrame:
+    """Mean over seeds at each place, with the 95 % t-interval of the seed means.
+
+    Seeds are independent runs, so each seed's mean is one observation:
+    `mean ± t(0.975, k - 1) s / sqrt(k)`, k = number of seeds with status ok. The standard errors
+    within the runs (over sequences) do not enter.
+
+    Args:
+        frame: a tidy table. Rows without a seed count as one run.
+
+    Returns:
+        A frame with the columns `SEED_COLUMNS`, one row a place and quantity, in the table's order:
+        `mean`, `low`, `high`, `sem` (standard error over seeds), `min`, `max` (smallest and largest
+        seed mean) in the row's unit; `n_seeds` = seeds averaged, `n_missing` = seeds whose row is
+        not ok. With one seed `sem`, `low` and `high` are NaN. With none the status is that of the
+        first row.
+
+    Raises:
+        ValueError: the frame is no tidy table, or has two rows for one seed, place and quantity.
+    """
+    check_table(frame)
+    twice = frame.duplicated([*_PLACE_COLUMNS, "seed"])
+    if twice.any():
+        row = rows_where(frame, twice).iloc[0]
+        raise ValueError(
+            f"two rows for one seed: {row['quantity']} of {row['checkpoint']} at length "
+            f"{row['length']}, seed {row['seed']}; give each run its own seed"
+        )
+    rows = []
+    for key, group in frame.groupby(_PLACE_COLUMNS, dropna=False, sort=False):
+        means = group.loc[group["status"] == "ok", "mean"].to_numpy(dtype=np.float64)
+        count = int(means.size)
+        mean = float(means.mean()) if count else math.nan
+        sem = float(means.std(ddof=1) / math.sqrt(count)) if count > 1 else math.nan
+        half = student_t_quantile(count - 1) * sem if count > 1 else math.nan
+        rows.append(
+            (
+                *cast(tuple, key),
+                mean,
+                mean - half,
+                mean + half,
+                sem,
+                count,
+                len(group) - count,
+                float(means.min()) if count else math.nan,
+                float(means.max()) if count else math.nan,
+                "ok" if count else group["status"].iloc[0],
+            )
+        )
+    summary = pd.DataFrame(rows, columns=list(SEED_COLUMNS))
+    kept = {column: frame[column].dtype for column in SEED_COLUMNS if column in frame}
+    return summary.astype({**kept, "n_seeds": "int64", "n_missing": "int64"})

@@ -1,0 +1,1 @@
+"""Set complement: dispersion and resharpening, with the theorem's curves over the measured ones."""

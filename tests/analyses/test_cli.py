@@ -1,0 +1,129 @@
+"""The command line in this process: statuses, files, and one sentence for every error."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from resharpen.analyses.cli import main
+from resharpen.models import load_checkpoint
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return int(stop.value.code or 0), captured.out, captured.err
+
+
+QUICK = ("--lengths", 1, 2, 4, 8, 16, 31, "--n-sequences", 16)
+
+
+@pytest.mark.parametrize(
+    ("name", "fail_on", "status"),
+    [
+        ("set-complement-none", "fail", 1),
+        ("set-complement-post", "fail", 0),
+        ("set-complement-post", "warn", 1),
+        ("set-complement-res_post", "warn", 0),
+    ],
+)
+def test_audit_statuses(
+    name: str, fail_on: str, status: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    code, said, _ = run(capsys, "audit", name, "--out", out, "--fail-on", fail_on, *QUICK)
+    assert code == status
+    assert f"report: {out / 'report.html'}" in said
+    result = json.loads((out / "result.json").read_text())
+    assert result["provenance"]["checkpoints"] == {name: load_checkpoint(name).digest}
+    assert result["provenance"]["resolved"]["thresholds"]["error_warn"] == 0.1
+    assert (out / "table.parquet").exists()
+
+
+def test_thresholds_are_flags_and_are_stored(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    arguments = ("audit", "set-complement-none", "--out", out, *QUICK)
+    code, _, _ = run(capsys, *arguments, "--error-warn", 0.95, "--error-fail", 0.99)
+    assert code == 0
+    model = json.loads((out / "result.json").read_text())["verdicts"][-1]
+    assert (model["verdict"], model["threshold"]) == ("PASS", 0.95)
+
+
+def test_train_then_audit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "mine"
+    code, said, _ = run(
+        capsys,
+        *("train", "set-complement", "--out", out, "--vocabulary", 8, "--d-model", 16),
+        *("--norm-placement", "post", "--n-layers", 2, "--n-steps", 20, "--batch-size", 8),
+        *("--length", 3, "--ema-decays", 0.5, 0.9, "--seeds", 3, 4),
+    )
+    assert code == 0
+    for seed in (3, 4):
+        checkpoint = load_checkpoint(out / f"seed-{seed}")
+        assert checkpoint.seed == seed
+        assert checkpoint.config.n_layers == 2
+        assert set(checkpoint.weights) == {"raw", "ema-0.5", "ema-0.9"}
+        assert str(out / f"seed-{seed}") in said
+        errors = pd.read_csv(out / f"seed-{seed}" / "evaluation.csv")
+        assert set(errors["weights"]) == {"raw", "ema-0.5", "ema-0.9"}
+        assert set(errors["quantity"]) == {"total_variation", "kl_divergence", "illegal_mass"}
+        assert sorted(errors["length"].unique()) == list(range(1, 8))
+        assert (errors["sem"] > 0).all()
+    assert {path.name for path in tmp_path.iterdir()} == {"mine"}
+    code, _, _ = run(
+        capsys,
+        *("audit", out / "seed-3", "--out", tmp_path / "audit", "--weights", "ema-0.9"),
+        *("--n-sequences", 8),
+    )
+    assert code in (0, 1)
+
+
+def test_construct(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "made"
+    code, _, _ = run(
+        capsys, "construct", "--out", out, "--norm-placement", "post", "--gain", 2, "--p", 30
+    )
+    assert code == 0
+    constructed = load_checkpoint(out).constructed
+    assert constructed is not None
+    assert constructed["gain"] == 2
+
+
+def test_checkpoints_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, said, _ = run(capsys, "checkpoints")
+    assert code == 0
+    assert "set-complement-post" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("audit", "nowhere", "--out", "{out}"), "there is no folder 'nowhere'"),
+        (
+            ("audit", "set-complement-post", "--out", "{out}", "--lengths", 1, 99),
+            "at most 31; got 99",
+        ),
+        (("audit", "set-complement-post", "--out", "{thesis}"), "is not a resharpen result"),
+        (("train", "set-complement", "--out", "{out}", "--d-model", -1), "d_model must be"),
+        (("train", "set-complement", "--out", "{out}", "--n-steps", 0), "n_steps must be"),
+        (("construct", "--out", "{thesis}"), "is not something this tool wrote"),
+        (("construct", "--out", "{out}", "--gain", 3), "gain must be 1 where no norm"),
+    ],
+)
+def test_errors_are_one_sentence_and_status_2(
+    arguments: tuple, sentence: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    thesis = tmp_path / "thesis"
+    thesis.mkdir()
+    (thesis / "chapter.tex").write_text("precious")
+    places = {"out": tmp_path / "out", "thesis": thesis}
+    filled = [str(argument).format(**places) for argument in arguments]
+    code, _, complaint = run(capsys, *filled)
+    assert code == 2
+    assert sentence in complaint
+    assert "Traceback" not in complaint
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis"]
+    assert (thesis / "chapter.tex").read_text() == "precious"
