@@ -1,0 +1,63 @@
+# `make demo` and `make test` do all the set-up themselves. PYTHON picks the interpreter (3.11+).
+PYTHON ?= python3
+VENV   ?= .venv
+COMPAT ?= .venv-compat
+OUT    ?= results/set-complement
+
+BIN     := $(VENV)/bin
+# The strict editable install links each file, so it is made anew when a file comes or goes.
+SOURCES := $(sort $(shell find models interp analyses -type f -not -name '*.pyc'))
+KEY     := $(shell (cat pyproject.toml constraints.txt; echo $(SOURCES)) | cksum | cut -d' ' -f1)
+READY   := $(VENV)/.ready-$(KEY)
+
+.PHONY: demo test test-fast check compat format figure clean
+
+demo: $(READY)
+	$(BIN)/resharpen study set-complement --preset quick --out $(OUT)
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+test-fast: $(READY)
+	$(BIN)/python -m pytest -m "not slow"
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/python -m pytest -q tests/test_layout.py -m "not slow"
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# The same logits in the HookedTransformer of TransformerLens 3.9, in an environment of its own.
+compat: $(COMPAT)/.ready
+	$(COMPAT)/bin/pip install --quiet --no-deps --force-reinstall .
+	$(COMPAT)/bin/python -m pytest -q -p no:cacheprovider -c /dev/null --rootdir tests/compat \
+	  -W error tests/compat/check_hooked_transformer.py
+
+# The figure of the README, from the last demo's result.
+figure: $(READY)
+	$(BIN)/python examples/readme_figure.py $(OUT) docs/set-complement.png
+
+$(READY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "resharpen needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@# torch first and alone: asked for by another package, it may come as a build of several GB.
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]" \
+	  --config-settings editable_mode=strict
+	@rm -f $(VENV)/.ready-*
+	@touch $@
+
+$(COMPAT)/.ready: pyproject.toml
+	test -x $(COMPAT)/bin/python || $(PYTHON) -m venv $(COMPAT)
+	$(COMPAT)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(COMPAT)/bin/pip install --quiet --disable-pip-version-check "transformer-lens==3.9.0" \
+	  "torch==2.13.0" einops jaxtyping lazy-loader numpy pytest safetensors tqdm
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(COMPAT) build dist *.egg-info results
