@@ -1,0 +1,61 @@
+"""Every example and the README's code run as a user would run them."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+
+# Needs a finished demo result and a browser; `make figure` runs it.
+NOT_RUN = {"readme_figure.py"}
+
+
+def run(*arguments: object, cwd: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={**os.environ, "PYTHONWARNINGS": "error::UserWarning"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "script", sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in NOT_RUN)
+)
+def test_scripts_run(script: str, tmp_path: Path) -> None:
+    said = run(EXAMPLES / script, cwd=tmp_path)
+    assert "report:" in said
+    assert list(tmp_path.rglob("report.html"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", sorted(path.name for path in EXAMPLES.glob("*.ipynb")))
+def test_notebooks_run(notebook: str, tmp_path: Path) -> None:
+    content = nbformat.read(EXAMPLES / notebook, as_version=4)
+    assert all(not cell.get("outputs") for cell in content.cells), "commit it without outputs"
+    client = nbclient.NotebookClient(
+        content, timeout=300, resources={"metadata": {"path": tmp_path}}
+    )
+    client.execute()
+    outputs = [output for cell in content.cells for output in cell.get("outputs", [])]
+    assert not [output for output in outputs if output.get("name") == "stderr"]
+    kinds = {kind for output in outputs for kind in output.get("data", {})}
+    assert {"application/vnd.plotly.v1+json", "text/html"} <= kinds
+
+
+def test_the_readmes_python_runs(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    said = run("-c", code, cwd=tmp_path)
+    assert "set-complement-post" in said
+    assert "L0 H0 disperses" in said
