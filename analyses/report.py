@@ -15,8 +15,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from .figures import figure_height, figure_json, figure_meta, plotly_script
+from .figures.head_map import NEUTRAL
 from .figures.theme import GRID, INK
 from .findings import Finding, Verdict
+from .head_counts import count_heads, has_many_heads
 from .result import StudyResult
 from .rows import distinct, rows_where
 from .seeds import summarise_seeds
@@ -39,13 +41,15 @@ def render_report(result: StudyResult, figures: Mapping[str, "Figure"] | None = 
     """The report as one HTML page that needs nothing else, not even a network.
 
     plotly.js stands in it once (4.6 MiB), only if there are figures. Text that came from outside is
-    escaped. The page and its figures follow the reader's light or dark scheme, also when it
+    escaped. More than 16 heads are counted by layer, their verdicts folded away. The page and its
+    figures follow the reader's light or dark scheme, also when it
     changes, and print in the light one.
 
     Args:
         result: what to report.
         figures: name to figure, in the order to show; heading and caption come from the figure
-            (`layout.meta`), else the name is the heading.
+            (`layout.meta`), else the name is the heading. A head map (see `plot_head_map`) stands
+            in a section of its own, where pointing at a head, or choosing it, shows its curves.
     """
     environment = Environment(
         loader=PackageLoader(__name__.rpartition(".")[0]),
@@ -60,14 +64,18 @@ def render_report(result: StudyResult, figures: Mapping[str, "Figure"] | None = 
     others = [finding for finding in findings if not finding.violated]
     studies = ", ".join(distinct(result.table, "study")) or "study"
     drawn = [_figure(name, figure) for name, figure in (figures or {}).items()]
+    shown, folded = _fold(result.verdicts)
     provenance = result.provenance
     return template.render(
         title=f"resharpen: {quantity_words(studies)}",
         holds=_holds(result),
         sentences=result.sentences,
-        verdicts=[verdict.row() for verdict in result.verdicts],
+        verdicts=[verdict.row() for verdict in shown],
+        head_verdicts=[verdict.row() for verdict in folded if verdict.level == "head"],
+        layers=_layer_rows(result.verdicts),
         thresholds=_distinct(verdict.threshold_source for verdict in result.verdicts),
-        figures=drawn,
+        figures=[figure for figure in drawn if not figure["chooses"]],
+        head_maps=[figure for figure in drawn if figure["chooses"]],
         findings=findings,
         violations=len(violated),
         violated_rows=[finding.row() for finding in violated],
@@ -81,14 +89,16 @@ def render_report(result: StudyResult, figures: Mapping[str, "Figure"] | None = 
         plotly=Markup(plotly_script()) if drawn else "",
         ink=INK,
         grid=GRID,
+        neutral=NEUTRAL,
     )
 
 
 def render_text(result: StudyResult) -> str:
     """The result for a terminal: plain text, aligned, at most 100 columns wide.
 
-    The sentences that matter, the error of each checkpoint at a few lengths, the verdicts, and the
-    findings: every violation, and the first dozen of the rest.
+    The sentences that matter, the error of each checkpoint at a few lengths, the verdicts (more
+    than 16 heads counted by layer), and the findings: every violation, and the first dozen of the
+    rest.
     """
     blocks = []
     if not result.provenance.completed:
@@ -105,9 +115,26 @@ def _figure(name: str, figure: "Figure") -> dict[str, Any]:
     return {
         "title": meta.get("title", name),
         "caption": meta.get("caption", ""),
+        "chooses": meta.get("chooses", ""),
         "height": figure_height(figure),
         "json": Markup(figure_json(figure)),
     }
+
+
+def _fold(verdicts: Sequence[Verdict]) -> tuple[list[Verdict], list[Verdict]]:
+    """The verdicts to show, and those that a table of layers stands for: many heads, and layers."""
+    if not has_many_heads(verdicts):
+        return list(verdicts), []
+    shown = [verdict for verdict in verdicts if verdict.level not in ("head", "layer")]
+    return shown, [verdict for verdict in verdicts if verdict.level in ("head", "layer")]
+
+
+def _layer_rows(verdicts: Sequence[Verdict]) -> list[dict[str, str]]:
+    """The heads counted by layer; nothing where they are few enough to be told one by one."""
+    if not has_many_heads(verdicts):
+        return []
+    layers, labels = count_heads(verdicts)
+    return [layer.row(labels) for layer in layers]
 
 
 def _holds(result: StudyResult) -> str:
@@ -184,17 +211,25 @@ def _mean_cell(found: pd.DataFrame) -> str:
 
 
 def _verdicts_text(verdicts: Sequence[Verdict]) -> str:
-    if not verdicts:
-        return ""
-    columns = ("subject", "verdict", "label", "value", "threshold", "length measured", "by theory")
-    rows = [verdict.row() for verdict in verdicts]
-    lines = [_align([columns, *([row[name] for name in columns] for row in rows)], may_cut=0)]
-    lines += [
-        _wrap(f"{verdict.subject}: {verdict.reason}", "  ")
-        for verdict in verdicts
-        if verdict.verdict != "PASS"
-    ]
-    return "\n".join(lines)
+    shown, _ = _fold(verdicts)
+    blocks = []
+    if layers := _layer_rows(verdicts):
+        heads = sum(verdict.level == "head" for verdict in verdicts)
+        rows = [list(layers[0]), *(list(row.values()) for row in layers)]
+        blocks.append(f"{plural(heads, 'head')}, counted by layer:\n{_align(rows, may_cut=0)}")
+    if shown:
+        columns = (
+            "subject", "verdict", "label", "value", "threshold", "length measured", "by theory"
+        )  # fmt: skip
+        rows = [verdict.row() for verdict in shown]
+        lines = [_align([columns, *([row[name] for name in columns] for row in rows)], may_cut=0)]
+        lines += [
+            _wrap(f"{verdict.subject}: {verdict.reason}", "  ")
+            for verdict in shown
+            if verdict.verdict != "PASS"
+        ]
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
 
 
 def _findings_text(findings: Sequence[Finding]) -> str:

@@ -11,6 +11,7 @@ import time
 from statistics import median
 
 import torch
+
 from resharpen.models import SetComplement, TrainingConfig, TransformerConfig, train
 
 

@@ -11,6 +11,7 @@ from .dispersion import plot_dispersion
 from .displacement import plot_displacement
 from .embed import figure_height, figure_json, figure_meta, plotly_script
 from .error import plot_error
+from .head_map import plot_head_map
 from .patterns import plot_patterns
 from .rescaling import plot_rescaling
 from .theme import retitle
@@ -22,6 +23,7 @@ __all__ = [
     "plot_dispersion",
     "plot_displacement",
     "plot_error",
+    "plot_head_map",
     "plot_patterns",
     "plot_rescaling",
     "plotly_script",

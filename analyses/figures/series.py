@@ -142,16 +142,19 @@ def label_series(series: Sequence[Series]) -> list[str]:
     """A short name for each, made of the places in which they differ: `post`, `post L0 H1`.
 
     Layer and head are said where some series differ in them, or where nothing else tells them
-    apart; a site likewise, by its short name.
+    apart; the site of what is not a head likewise, by its short name, and the stack of a head.
     """
     differs = {name: len({s.place[name] for s in series}) > 1 for name in PLACES}
+    stacks = {_stack(item.place["site"] or "") for item in series}
     labels = []
     for item in series:
         place = item.place
         parts = [place["checkpoint"]] if differs["checkpoint"] and place["checkpoint"] else []
-        if differs["site"] and place["site"] is not None:
+        if differs["site"] and place["site"] is not None and place["head"] is None:
             parts.append(site_words(place["site"], with_layer=differs["layer"]))
         elif differs["layer"] or differs["head"]:
+            if len(stacks) > 1 and place["site"] is not None:
+                parts.append(_stack(place["site"]))
             layer = "" if place["layer"] is None else f"L{place['layer']}"
             head = "" if place["head"] is None else f"H{place['head']}"
             parts.append(f"{layer} {head}".strip())
@@ -160,6 +163,11 @@ def label_series(series: Sequence[Series]) -> list[str]:
             label = str(place["checkpoint"] or "measured")
         labels.append(label)
     return labels
+
+
+def _stack(site: str) -> str:
+    """A site without its layer: `decoder.3.attn` as `decoder attn`."""
+    return " ".join(part for part in site.split(".") if not part.isdigit())
 
 
 def _check_alone(group: pd.DataFrame) -> None:

@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+
 from resharpen.analyses.comparing import compare
 from resharpen.analyses.findings import Verdict
 from resharpen.analyses.provenance import provenance
@@ -223,3 +224,76 @@ def patterns() -> dict[int, np.ndarray]:
         weights = np.exp(scores) * np.tril(np.ones((length, length)))
         found[length] = weights / weights.sum(axis=-1, keepdims=True)
     return found
+
+
+LAYERS, HEADS = 30, 9
+N_KEY = 2 ** np.arange(1, 13)
+KINDS = ("sink", "local", "dispersing", "holding", "sharpening")
+
+
+def kind_of_head(layer, head):
+    """Early layers disperse, the middle is mixed, late layers hold sinks."""
+    if layer < 6:
+        return "dispersing" if head % 3 else "local"
+    if layer > 20:
+        return "sink" if head % 4 else "holding"
+    return KINDS[(2 * layer + 3 * head) % 5]
+
+
+def slope_of_head(layer, head):
+    """The dispersion slope that the head was given; a different one for every head."""
+    rank = (layer * HEADS + head) / (LAYERS * HEADS)
+    base = {"sink": 0.25, "local": 0.1, "dispersing": 0.62, "holding": 0.1, "sharpening": -0.06}
+    kind = kind_of_head(layer, head)
+    return base[kind] + {"holding": 0.1, "sharpening": 0.02}.get(kind, 0.4) * (rank - 0.5)
+
+
+def rows_of_head(layer, head, n_key=N_KEY):
+    """The rows of one head at every length."""
+    kind, slope = kind_of_head(layer, head), slope_of_head(layer, head)
+    rng = np.random.default_rng(layer * 100 + head)
+    n = n_key.astype(float)
+    entropy = (0.68 if slope < 0 else 0.0) + slope * np.log(n)
+    entropy = entropy + 1e-3 * rng.standard_normal(n.size)
+    entropy = np.clip(entropy, 1e-3, np.log(n))
+    values = {
+        "entropy": (entropy, "nats"),
+        "max_weight": (np.clip(np.exp(-entropy) * 1.1, 1 / n, 1), "ratio"),
+        "effective_support": (np.clip(np.exp(0.95 * entropy), 1, n), "1"),
+        "score_spread": (4.0 + 1.6 * (1 - slope) * np.log(n), "1"),
+        "sink_mass": (np.full(n.size, 0.82) if kind == "sink" else 0.6 / n, "ratio"),
+        "window_16_mass": (
+            np.full(n.size, 0.7) if kind == "local" else np.minimum(1.0, 9.6 / n), "ratio"
+        ),
+    }  # fmt: skip
+    for quantity, (means, unit) in values.items():
+        for keys, mean in zip(n_key.tolist(), means.tolist(), strict=True):
+            sem = abs(mean) * 0.01
+            yield {
+                "study": "audit",
+                "checkpoint": "synthetic-135M",
+                "task": "text",
+                "length": keys,
+                "n_key": keys,
+                "layer": layer,
+                "head": head,
+                "site": f"decoder.{layer}.attn",
+                "quantity": quantity,
+                "unit": unit,
+                "mean": mean,
+                "sem": sem,
+                "n_obs": 64,
+                "min": mean - 3 * sem,
+                "max": mean + 3 * sem,
+            }
+
+
+@pytest.fixture(scope="session")
+def many_heads() -> pd.DataFrame:
+    """A made-up profile of a large model: 30 layers of 9 heads at 12 lengths."""
+    return table(
+        row
+        for layer in range(LAYERS)
+        for head in range(HEADS)
+        for row in rows_of_head(layer, head)
+    )

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+
 from resharpen.analyses import audit
 from resharpen.analyses.audit_figures import audit_figures
 from resharpen.analyses.auditing import default_lengths

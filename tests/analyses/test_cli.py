@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+
 from resharpen.analyses.cli import main
 from resharpen.models import load_checkpoint
 

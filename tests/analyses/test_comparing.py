@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+
 from resharpen.analyses.comparing import TOLERANCES, Tolerance, compare
 from resharpen.analyses.findings import Finding
 from resharpen.interp.tables import table

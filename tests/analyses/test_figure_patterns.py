@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from resharpen.analyses.figures import plot_patterns
 from resharpen.analyses.figures.patterns import DECADES, MAX_KEYS, block_means, quantise
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+
 from resharpen.analyses.figures import (
     plot_dispersion,
     plot_displacement,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from resharpen.analyses.findings import Exponent, Verdict
 from resharpen.analyses.record import Record, decode_float, encode
 from resharpen.analyses.wording import format_interval, format_number, format_place, site_words

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from resharpen.analyses.fits import fit_exponent, fit_slope, student_t_quantile
 
 X = np.array([1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0])

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+
 from resharpen.analyses import Thresholds, judge
 from resharpen.analyses.findings import Exponent
 from resharpen.analyses.judgement import classify_slope

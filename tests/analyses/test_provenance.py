@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from resharpen.analyses import provenance as module
 from resharpen.analyses.provenance import Provenance, hash_checkpoint, provenance
 

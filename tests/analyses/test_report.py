@@ -9,8 +9,18 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from resharpen.analyses.figures import plot_displacement, plot_error, plot_patterns
+
+from resharpen.analyses.figures import (
+    plot_dispersion,
+    plot_displacement,
+    plot_error,
+    plot_head_map,
+    plot_patterns,
+)
+from resharpen.analyses.figures.head_map import NEUTRAL
 from resharpen.analyses.figures.theme import GRID, INK
+from resharpen.analyses.findings import Verdict
+from resharpen.analyses.head_classes import classify_heads, judge_heads
 from resharpen.analyses.report import WIDTH, render_report, render_text
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -172,7 +182,8 @@ def test_provenance_is_told(page, study_result):
 def test_figures_follow_the_scheme_of_the_reader(source):
     """Both schemes have their colours, and the script maps the figures' ink and grid to them."""
     assert source.count("prefers-color-scheme: dark") == 2
-    assert f"let ink = {json.dumps(INK)}, grid = {json.dumps(GRID)};" in source
+    inks = f"ink = {json.dumps(INK)}, grid = {json.dumps(GRID)}, neutral = {json.dumps(NEUTRAL)}"
+    assert f"let {inks};" in source
     assert 'addEventListener("change", repaint)' in source
 
 
@@ -237,6 +248,61 @@ def test_long_names_are_cut_not_numbers(study_result):
     text = render_text(replace(study_result, findings=long))
     assert max(map(len, text.splitlines())) <= WIDTH
     assert "0.0778 nats inside" in text
+
+
+def verdict_on(subject, level, label="dispersing", verdict="WARN"):
+    """A verdict with a reason that can be found again."""
+    return Verdict(
+        subject, level, label, verdict, 0.9, 0.25, 64.0, math.nan, f"reason of {subject}"
+    )
+
+
+@pytest.mark.parametrize("n_heads", [16, 17])
+def test_many_heads_are_counted_by_layer(study_result, n_heads):
+    """To 16 one line a head; past it one line a layer, and in the page all of them, folded."""
+    heads = [verdict_on(f"L{head // 9} H{head % 9}", "head") for head in range(n_heads - 1)]
+    heads.append(verdict_on("L1 H8", "head", "odd <class>", "UNKNOWN"))
+    layers = [verdict_on("layer 0", "layer"), verdict_on("layer 1", "layer", "focused", "PASS")]
+    verdicts = (*heads, *layers, verdict_on("model", "model"))
+    result = replace(study_result, verdicts=verdicts)
+    text, source = render_text(result), render_report(result)
+    page = Page(source)
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert "reason of model" in text
+    assert "reason of L0 H3" in page.text
+    assert "odd <class>" in page.text
+    if n_heads == 16:
+        assert "reason of L0 H3" in text
+        assert "counted by layer" not in text
+        assert "The verdict on every head" not in page.text
+        return
+    assert "reason of L0 H3" not in text
+    lines = text.splitlines()
+    start = lines.index("17 heads, counted by layer:")
+    assert lines[start + 1].split() == ["layer", "verdict", "dispersing", "odd", "<class>", "first",
+                                        "below"]  # fmt: skip
+    assert lines[start + 3].split() == ["layer", "0", "WARN", "9", "64"]
+    assert lines[start + 4].split() == ["layer", "1", "PASS", "7", "1", "64"]
+    assert source.index("By layer") < source.index("The verdict on every head (17)")
+    assert source.index("reason of model") < source.index("<details>")
+    assert source.index("reason of L0 H3") > source.index("<details>")
+
+
+def test_a_head_map_has_a_section_of_its_own(study_result, many_heads):
+    """Before the other figures, with a menu of the page's own; under 10 MB with 270 heads."""
+    classes = classify_heads(many_heads)
+    verdicts = tuple(judge_heads(classes))
+    result = replace(study_result, table=many_heads, verdicts=verdicts)
+    map_ = plot_head_map(many_heads, classes)
+    other = plot_dispersion(many_heads, layers=[0])
+    source = render_report(result, {"other": other, "map": map_})
+    assert len(source.encode()) < 10_000_000
+    page = Page(source)
+    assert page.text.index("Attention heads") < page.text.index(map_.layout.meta["caption"])
+    assert page.text.index(map_.layout.meta["caption"]) < page.text.index("Figures Markers")
+    menus = [attributes for tag, attributes in page.elements if tag == "select"]
+    assert menus == [{"data-target": "heads-1"}]
+    assert [a["id"] for t, a in page.elements if a.get("class") == "plot"] == ["heads-1", "plot-1"]
 
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+
 from resharpen.analyses import storage
 from resharpen.analyses.result import ResultError, StudyResult
 from resharpen.analyses.storage import check_destination

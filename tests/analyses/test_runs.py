@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from resharpen.analyses.runs import cached_train, default_cache, run_key
 from resharpen.models import SetComplement, TrainingConfig, TransformerConfig
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from resharpen.analyses.seeds import SEED_COLUMNS, summarise_seeds
 from resharpen.interp.tables import table
 

@@ -1,5 +1,6 @@
 import pytest
 import torch
+
 from resharpen.analyses.two_body import predict_from_short_inputs, why_not_two_body
 from resharpen.models import SetComplement, Transformer, TransformerConfig, seeded_generator
 from resharpen.models.placements import PLACEMENTS

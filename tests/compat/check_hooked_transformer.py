@@ -7,13 +7,14 @@ import itertools
 
 import pytest
 import torch
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+
 from resharpen.models import (
     Transformer,
     TransformerConfig,
     hooked_transformer_config,
     hooked_transformer_state,
 )
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 # TransformerLens 3.9 announces its own removal each time a model is built.
 pytestmark = pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated")

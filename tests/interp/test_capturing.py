@@ -5,12 +5,13 @@ import weakref
 
 import pytest
 import torch
-from resharpen.interp.capturing import capture, evaluating
-from resharpen.interp.measures import entropy
-from resharpen.models import Transformer, TransformerConfig
 from torch import nn
 from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint
+
+from resharpen.interp.capturing import capture, evaluating
+from resharpen.interp.measures import entropy
+from resharpen.models import Transformer, TransformerConfig
 
 PATTERN = "blocks.0.attn.hook_pattern"
 TOKENS = torch.tensor([[3, 1, 4, 0], [2, 0, 1, 3]])

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from resharpen.interp.capturing import capture
 from resharpen.interp.frozen import alone_scales, frozen_logits, frozen_scale_hooks
 from resharpen.interp.measures import displacement

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 import resharpen.interp as interp
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from resharpen.interp.capturing import capture
 from resharpen.interp.measures import MEASURES, entropy, max_weight, score_spread
 from resharpen.interp.readings import reads_site, site_readers

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from resharpen.interp.measures import output_variance
 from resharpen.interp.reduce import Moments, VectorVariance
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+
 from resharpen.interp.drawing import draw, length_generator
 from resharpen.interp.measures import MEASURES
 from resharpen.interp.sweeping import sweep, sweep_lengths

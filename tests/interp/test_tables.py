@@ -4,6 +4,7 @@ import math
 
 import pandas as pd
 import pytest
+
 from resharpen.interp.tables import TABLE_COLUMNS, check_table, concatenate, table
 
 ROW = {

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from transformer_lens.model_bridge import TransformerBridge
+
 from resharpen.interp import length_generator, sweep, verify_taps
 from resharpen.interp.measures import entropy
-from transformer_lens.model_bridge import TransformerBridge
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,9 @@
 
 import pytest
 import torch
+from transformer_lens import HookedRootModule
+from transformer_lens.hook_points import HookPoint
+
 from resharpen.interp.verify import (
     causal_mask,
     check_tap,
@@ -11,8 +14,6 @@ from resharpen.interp.verify import (
 )
 from resharpen.models import Transformer, TransformerConfig, construct_set_complement
 from resharpen.models.sites import Site, list_sites
-from transformer_lens import HookedRootModule
-from transformer_lens.hook_points import HookPoint
 
 TOKENS = torch.tensor([[3, 1, 4, 0], [2, 0, 1, 3]])
 

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from transformer_lens import patching
+
 from resharpen.models import Transformer, TransformerCache, TransformerConfig
 from resharpen.models.placements import PLACEMENTS
-from transformer_lens import patching
 
 from .test_transformer import perturbed, tokens_for
 

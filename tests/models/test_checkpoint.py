@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+
 from resharpen.models import (
     Checkpoint,
     CheckpointError,
@@ -14,8 +16,6 @@ from resharpen.models import (
     save_checkpoint,
     shipped_checkpoints,
 )
-from resharpen.models.checkpoint import SHIPPED
-from safetensors.torch import load_file, save_file
 
 
 @pytest.fixture

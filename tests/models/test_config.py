@@ -1,6 +1,7 @@
 import dataclasses
 
 import pytest
+
 from resharpen.models import TransformerConfig
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from resharpen.models import (
     Checkpoint,
     construct_set_complement,

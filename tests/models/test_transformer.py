@@ -2,6 +2,7 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given
+
 from resharpen.models import Transformer, TransformerConfig
 from resharpen.models.attention import is_observed
 from resharpen.models.config import NormPlacement

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from resharpen.analyses import StudyResult, render_report, render_text
 from resharpen.analyses.studies.set_complement.config import PRESETS, SetComplementConfig
 from resharpen.analyses.studies.set_complement.figures import study_figures

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+
 from resharpen.interp.measures import (
     displacement,
     displacement_rescale,

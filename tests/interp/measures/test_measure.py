@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+
 from resharpen.interp.measures import ARRAYS, MEASURES, UNITS, Measure, entropy, get_measure
 
 # Spelled in the contract of the table.

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from resharpen.interp.theory.arguments import (
     check_choice,
     check_numbers,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+
 from resharpen.interp.theory import Curve
 
 

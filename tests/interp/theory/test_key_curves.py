@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+
 from resharpen.interp import theory
 from resharpen.interp.theory import Curve
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from resharpen.interp import theory
 from resharpen.interp.theory import Curve
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from resharpen.interp import theory
 
 SEEDS = st.integers(0, 2**31 - 1)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 import resharpen.interp.theory as theory
 
 FOLDER = Path(theory.__file__).parent

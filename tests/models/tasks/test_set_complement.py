@@ -4,8 +4,9 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from resharpen.models import SetComplement, Task, seeded_generator, task_from_dict
 from scipy import stats
+
+from resharpen.models import SetComplement, Task, seeded_generator, task_from_dict
 
 
 @pytest.mark.parametrize("replacement", [False, True])
