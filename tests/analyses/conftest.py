@@ -292,8 +292,5 @@ def rows_of_head(layer, head, n_key=N_KEY):
 def many_heads() -> pd.DataFrame:
     """A made-up profile of a large model: 30 layers of 9 heads at 12 lengths."""
     return table(
-        row
-        for layer in range(LAYERS)
-        for head in range(HEADS)
-        for row in rows_of_head(layer, head)
+        row for layer in range(LAYERS) for head in range(HEADS) for row in rows_of_head(layer, head)
     )
