@@ -1,3 +1,5 @@
+from .adapters import Adapter as Adapter
+from .adapters import adapt as adapt
 from .cache import TransformerCache as TransformerCache
 from .checkpoint import Checkpoint as Checkpoint
 from .checkpoint import CheckpointError as CheckpointError
@@ -9,7 +11,11 @@ from .constructed import construct_set_complement as construct_set_complement
 from .constructed import construct_tight_set_complement as construct_tight_set_complement
 from .hooked_transformer import hooked_transformer_config as hooked_transformer_config
 from .hooked_transformer import hooked_transformer_state as hooked_transformer_state
+from .observed import Observer as Observer
 from .placements import PLACEMENTS as PLACEMENTS
+from .probes import PROBES as PROBES
+from .probes import Probe as Probe
+from .probes import get_probe as get_probe
 from .sites import Site as Site
 from .sites import list_sites as list_sites
 from .tasks import TASKS as TASKS

@@ -1,0 +1,9 @@
+from .adapter import Adapter as Adapter
+from .adapter import Feed as Feed
+from .adapter import Handle as Handle
+from .description import Description as Description
+from .description import describe as describe
+from .dispatch import adapt as adapt
+from .hook_points import HookPointAdapter as HookPointAdapter
+from .hugging_face import HuggingFaceAdapter as HuggingFaceAdapter
+from .own import OwnAdapter as OwnAdapter

@@ -1,0 +1,13 @@
+from .batch import NO_KEY as NO_KEY
+from .batch import NO_LABEL as NO_LABEL
+from .batch import Probe as Probe
+from .batch import ProbeBatch as ProbeBatch
+from .catalogue import PROBES as PROBES
+from .catalogue import ProbeEntry as ProbeEntry
+from .catalogue import get_probe as get_probe
+from .needle import Needle as Needle
+from .random_tokens import RandomTokens as RandomTokens
+from .repeated import Repeated as Repeated
+from .task_probe import TaskProbe as TaskProbe
+from .text import Text as Text
+from .text import shipped_text as shipped_text
