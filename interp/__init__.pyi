@@ -1,5 +1,9 @@
 from . import measures as measures
 from . import theory as theory
+from .attention_statistics import AttentionRule as AttentionRule
+from .attention_statistics import RowStatistics as RowStatistics
+from .attention_statistics import attention_with_statistics as attention_with_statistics
+from .attention_statistics import row_statistics as row_statistics
 from .capturing import Capture as Capture
 from .capturing import HookedModel as HookedModel
 from .capturing import capture as capture
@@ -14,11 +18,17 @@ from .frozen import frozen_scale_hooks as frozen_scale_hooks
 from .measures import MEASURES as MEASURES
 from .measures import Measure as Measure
 from .measures import get_measure as get_measure
+from .profiling import Ladder as Ladder
+from .profiling import Profile as Profile
+from .profiling import profile as profile
 from .readings import Reading as Reading
 from .readings import site_readers as site_readers
 from .reduce import Moments as Moments
 from .reduce import Summary as Summary
 from .reduce import VectorVariance as VectorVariance
+from .remedies import REMEDIES as REMEDIES
+from .remedies import Remedy as Remedy
+from .remedies import parse_remedy as parse_remedy
 from .sweeping import sweep as sweep
 from .sweeping import sweep_lengths as sweep_lengths
 from .tables import TABLE_COLUMNS as TABLE_COLUMNS

@@ -1,0 +1,329 @@
+"""Run a model over lengths, in batches that fit the memory, and reduce to the tidy table."""
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..drawing import length_generator
+from ..sweeping import Progress
+from ..tables import concatenate, table
+from .attention_rows import chosen_statistics
+from .ladder import Ladder, checked_ladder
+from .observing import ProfileObserver, ReferenceObserver, Remedy
+from .outputs import score_output
+from .places import REFERENCE, Positions, find_positions
+from .result import Observable, Probing, Profile, cut, status_frame
+from .totals import Totals, table_rows
+
+_LABELS = ("study", "checkpoint", "task", "seed")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What was asked, resolved and checked."""
+
+    adapter: Observable
+    probe: Probing
+    lengths: tuple[int, ...]
+    n_sequences: int
+    statistics: tuple[str, ...]
+    ladder: Ladder
+    seed: int
+    labels: Mapping[str, Any]
+    batch_tokens: int
+    past_positions: bool
+    stand_in: bool
+    remedy: Remedy | None
+    progress: Progress | None
+
+    @property
+    def causal(self) -> bool:
+        return self.adapter.description.causal is not False
+
+
+def profile(
+    adapter: Observable,
+    probe: Probing,
+    lengths: Iterable[int],
+    *,
+    n_sequences: int = 16,
+    statistics: str | Iterable[str] = "full",
+    ladder: Ladder | Iterable[int] | None = None,
+    n_bins: int = 12,
+    one_pass: bool | None = None,
+    seed: int = 0,
+    labels: Mapping[str, Any] | None = None,
+    batch_tokens: int = 16384,
+    past_positions: bool = False,
+    stand_in: bool = True,
+    remedy: Remedy | None = None,
+    progress: Progress | None = None,
+) -> Profile:
+    """Measure an adapted model on a probe; returns the tidy table and what is needed to read it.
+
+    For each length, ``n_sequences`` are drawn from a generator keyed by ``(seed, length)`` and run
+    in batches. Every attention row, norm and stream is reduced as it is seen. A causal model shows
+    rows of every ``n_key`` up to the length in one pass; they are averaged by the rungs of a
+    :class:`Ladder`, first over the rows of a sequence, then over sequences (``mean``, ``sem``,
+    ``n_obs``, ``min`` and ``max`` of the table are over sequences). A model that is not causal has
+    one ``n_key``, its length, and needs one pass a length.
+
+    Quantities: per head the row statistics (units and ranges in
+    :mod:`resharpen.interp.attention_statistics`), ``learned_sink_mass`` where there are sinks and
+    ``relevant_mass`` where the probe names relevant keys, at the site ``"decoder.{layer}.attn"``
+    (``"encoder..."``); ``norm_scale`` and ``rescale_gain`` at each norm's module name;
+    ``residual_norm`` and ``massive_activation`` at each block boundary; ``loss`` [nats] and
+    ``accuracy`` [ratio] at ``"logits"`` where the probe has labels and the model is causal and
+    returns logits. ``rescale_gain`` is the norm's geometric mean scale over rows 2 to 8 of the same
+    sequence (of the same document, if packed), divided by its scale at the row: a model made by
+    somebody else need not be able to run one token alone. If the model is not causal, the first 8
+    tokens are run alone for it.
+
+    A layer with a sliding window has a last rung at its window: its rows see no more keys, however
+    long the input (where packed documents turn the window into a mask, only rows near a rung are
+    averaged, as everywhere). ``n_key`` of streams, norms and outputs counts the tokens of the own
+    document.
+
+    Args:
+        adapter: The model.
+        probe: What it is fed.
+        lengths: Lengths, each 1 or more, all different; run in increasing order.
+        n_sequences: Sequences a length.
+        statistics: ``"full"``, ``"fast"`` (entropy and effective support) or names.
+        ladder: Rungs of ``n_key``, or ``None`` for ``n_bins`` geometric ones from 4 on. The longest
+            row of each pass always has a rung.
+        n_bins: Number of rungs of the longest length, where no ladder is given.
+        one_pass: Run only the longest length; its first positions stand for the shorter ones.
+            ``None``: where the model is causal and the probe is ``nested``.
+        seed: Seed of what is drawn (not a column of the table).
+        labels: Values of the columns ``study``, ``checkpoint``, ``task`` (default: the probe's
+            name) and ``seed``.
+        batch_tokens: Most positions in one forward pass (but one sequence at least). Halved as
+            often as memory does not suffice.
+        past_positions: Run lengths that the model was not made for, where it can; they are listed
+            in the result.
+        stand_in: Let the attention output that comes with the statistics replace the model's own:
+            measuring then costs little more than running. ``False`` runs the model's own kernel
+            too, so that its outputs do not change by a bit.
+        remedy: What-if: changes the record of each attention layer; the model then runs on what the
+            changed record gives.
+        progress: Called after each batch as ``progress(done, total, length)``, in sequences.
+
+    An interrupt (ctrl-C) returns the lengths that are finished, with a warning; with none finished
+    it goes through.
+
+    Raises:
+        ValueError: If a length is impossible for the probe or the model, or an argument is out of
+            range. Everything is checked before anything is run.
+        MemoryError: If a single sequence does not fit into memory.
+    """
+    plan, notes = _plan(
+        adapter,
+        probe,
+        lengths,
+        n_sequences=n_sequences,
+        statistics=statistics,
+        ladder=ladder,
+        n_bins=n_bins,
+        one_pass=one_pass,
+        seed=seed,
+        labels=labels,
+        batch_tokens=batch_tokens,
+        past_positions=past_positions,
+        stand_in=stand_in,
+        remedy=remedy,
+        progress=progress,
+    )
+    finished: dict[int, Totals] = {}
+    try:
+        for length in plan.lengths:
+            finished[length] = _run_length(plan, length, len(finished))
+    except KeyboardInterrupt:
+        if not finished:
+            raise
+        warnings.warn(
+            f"interrupted: the table holds the {len(finished)} finished of {len(plan.lengths)} "
+            "lengths",
+            stacklevel=2,
+        )
+    frames = [table(table_rows(totals, length, plan.labels)) for length, totals in finished.items()]
+    limit = adapter.max_length
+    return Profile(
+        table=concatenate(frames),
+        rows=status_frame(
+            (length, site, status, number)
+            for length, totals in finished.items()
+            for site, counts in totals.statuses.items()
+            for status, number in counts.items()
+        ),
+        lengths=tuple(finished),
+        asked=plan.lengths,
+        past_positions=tuple(
+            n for n in finished if limit is not None and _longest(plan, n) > limit
+        ),
+        max_length=limit,
+        batch={length: totals.batch for length, totals in finished.items()},
+        notes=tuple(notes),
+    )
+
+
+def _plan(
+    adapter: Observable,
+    probe: Probing,
+    lengths: Iterable[int],
+    *,
+    statistics: str | Iterable[str],
+    ladder: Ladder | Iterable[int] | None,
+    n_bins: int,
+    one_pass: bool | None,
+    labels: Mapping[str, Any] | None,
+    **given: Any,
+) -> tuple[_Plan, list[str]]:
+    asked = tuple(lengths)
+    if not asked or any(isinstance(n, bool) or int(n) != n or n < 1 for n in asked):
+        raise ValueError(f"lengths must be whole numbers, 1 or more, at least one; got {asked}")
+    if len(set(asked)) < len(asked):
+        raise ValueError(f"lengths must all be different; got {list(asked)}")
+    for name in ("n_sequences", "batch_tokens"):
+        number = given[name]
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise ValueError(f"{name} must be a whole number, 1 or more; got {number!r}")
+    strange = [key for key in labels or {} if key not in _LABELS]
+    if strange:
+        raise ValueError(f"labels may be {', '.join(_LABELS)}; got {', '.join(map(repr, strange))}")
+    asked = tuple(sorted(int(n) for n in asked))
+    causal = adapter.description.causal is not False
+    nested = causal and probe.nested
+    if one_pass and not nested:
+        raise ValueError(
+            f"one pass cannot stand for every length: the probe {probe.name!r} on this model needs "
+            "a pass for each (leave one_pass at None)"
+        )
+    notes = []
+    if len(asked) > 1 and (nested if one_pass is None else one_pass):
+        notes.append(f"One pass of length {asked[-1]} was run; its rows give every smaller n_key.")
+        ladder = asked if ladder is None else ladder
+        asked = asked[-1:]
+    plan = _Plan(
+        adapter,
+        probe,
+        asked,
+        statistics=chosen_statistics(statistics),
+        ladder=checked_ladder(ladder, max(asked), n_bins),
+        labels={"task": probe.name, **(labels or {})},
+        **given,
+    )
+    for length in asked:
+        _check_length(plan, length)
+    return plan, notes
+
+
+def _longest(plan: _Plan, length: int) -> int:
+    """Positions of an input of that length."""
+    return plan.probe.sample(length_generator(plan.seed, length), 1, length).tokens.shape[1]
+
+
+def _check_length(plan: _Plan, length: int) -> None:
+    pos, limit = _longest(plan, length), plan.adapter.max_length
+    if limit is None or pos <= limit:
+        return
+    needs = f"length {length} needs {pos} positions, but the model"
+    if plan.adapter.description.positions_fixed:
+        raise ValueError(f"{needs} has learned {limit}: ask for shorter lengths")
+    if not plan.past_positions:
+        raise ValueError(
+            f"{needs} was made for at most {limit}: ask for shorter lengths, or run them all the "
+            "same with past_positions=True"
+        )
+
+
+def _run_length(plan: _Plan, length: int, n_finished: int) -> Totals:
+    drawn = plan.probe.sample(length_generator(plan.seed, length), plan.n_sequences, length)
+    positions = find_positions(drawn, plan.causal)
+    ladder = plan.ladder.up_to(int(positions.n_key.max()))
+    batch = min(plan.n_sequences, max(1, plan.batch_tokens // drawn.tokens.shape[1]))
+    totals, start = Totals(batch=batch), 0
+    while start < plan.n_sequences:
+        stop = min(start + batch, plan.n_sequences)
+        observer = _unless_out_of_memory(
+            lambda start=start, stop=stop: _run_batch(plan, drawn, positions, ladder, start, stop)
+        )
+        if observer is None:
+            if batch == 1:
+                raise MemoryError(
+                    f"one sequence of {drawn.tokens.shape[1]} positions does not fit into memory: "
+                    "ask for shorter lengths"
+                )
+            batch = totals.batch = batch // 2
+            continue
+        totals.take(observer)
+        start = stop
+        if plan.progress is not None:
+            done = n_finished * plan.n_sequences + stop
+            plan.progress(done, plan.n_sequences * len(plan.lengths), length)
+    return totals
+
+
+def _unless_out_of_memory(run: Callable[[], ProfileObserver]) -> ProfileObserver | None:
+    """What ``run`` returns, or ``None`` if memory did not suffice; what it held is free by then."""
+    try:
+        return run()
+    except (MemoryError, RuntimeError) as error:
+        words = ("out of memory", "not enough memory", "can't allocate memory")
+        if not isinstance(error, MemoryError) and not any(w in str(error).lower() for w in words):
+            raise
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return None
+
+
+def _run_batch(
+    plan: _Plan, drawn: Any, positions: Positions, ladder: Ladder, start: int, stop: int
+) -> ProfileObserver:
+    arrays = cut(drawn, start, stop)
+    tokens, labels, relevant = arrays["tokens"], arrays["labels"], arrays["relevant_key"]
+    assert tokens is not None
+    fed = {"documents": arrays["documents"], "past_positions": plan.past_positions}
+    observer = ProfileObserver(
+        plan.statistics,
+        ladder,
+        positions.part(start, stop),
+        relevant if relevant is not None and bool((relevant >= 0).any()) else None,
+        plan.stand_in,
+        plan.remedy,
+        None if plan.causal else _references(plan, arrays),
+    )
+    scored = plan.causal and labels is not None and bool((labels >= 0).any())
+    last_only = not scored or labels is None or not bool((labels[:, :-1] >= 0).any())
+    logits = plan.adapter.observe(
+        tokens, observer, arrays["attention_mask"], last_only=last_only, **fed
+    )
+    if scored and labels is not None and _has_logits(plan, logits):
+        loss, accuracy = score_output(logits, labels)
+        observer.output("loss", "nats", loss)
+        observer.output("accuracy", "ratio", accuracy)
+    return observer
+
+
+def _references(plan: _Plan, arrays: Mapping[str, Tensor | None]) -> dict[Any, Tensor]:
+    """Scales of the first tokens run alone; none with padding or packed documents."""
+    tokens, given = arrays["tokens"], (arrays["attention_mask"], arrays["documents"])
+    if tokens is None or any(array is not None for array in given):
+        return {}
+    short = tokens[:, : REFERENCE[1]]
+    if short.shape[1] < REFERENCE[0]:
+        return {}
+    observer = ReferenceObserver()
+    plan.adapter.observe(short, observer, last_only=True)
+    return observer.references
+
+
+def _has_logits(plan: _Plan, output: Tensor) -> bool:
+    """Whether the output is over tokens, not the hidden state of a model without a head."""
+    facts = plan.adapter.description
+    hidden = output.shape[-1] == facts.d_model != facts.d_vocab
+    return output.ndim == 3 and not hidden

@@ -1,0 +1,175 @@
+"""Remedies to try on a finished model, without retraining: what if its scores were sharper?
+
+A remedy changes what each attention layer is given (an
+:class:`~resharpen.models.observed.AttentionSeen`) and returns the changed copy; a profile runs the
+model on what the changed record gives. Each multiplies the scores of a query row, before any
+soft-cap and bias, by an inverse temperature:
+
+==================  ==========================================  ==================================
+name                inverse temperature of a row of n keys      source
+==================  ==========================================  ==================================
+``temperature``     ``strength``                                fixed
+``log_n``           ``max(1, log n / log reference)``           log-n scaling (theory 4, as Qwen)
+``sqrt_log_n``      ``max(1, sqrt(log n / log reference))``     random energies (theory 0, 5)
+``ssmax``           ``strength * log n``                        Nakanishi 2025, arXiv 2501.19399
+``adaptive``        the polynomial of the row's own entropy     Veličković et al., arXiv 2410.01104
+``fp32``            1; query, key and value widened to float32  precision of the softmax alone
+==================  ==========================================  ==================================
+
+``n`` is the number of keys that the row sees, never the sequence length.
+"""
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..models.observed import AttentionSeen
+from .attention_statistics import RowStatus, row_statistics
+from .profiling.attention_rows import attention_rule
+
+ADAPTIVE_POLYNOMIAL = (-0.037, 0.481, -2.3, 4.917, -1.791)
+"""Coefficients of the adaptive temperature, highest power first (theory section 2)."""
+
+ADAPTIVE_THRESHOLD = 0.5
+"""Entropy (nats) up to which the adaptive temperature leaves a row alone."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A remedy for some heads of a model.
+
+    Attributes:
+        kind: One of :data:`REMEDIES`.
+        strength: The number that ``temperature`` and ``ssmax`` take.
+        reference: Number of keys at which ``log_n`` and ``sqrt_log_n`` begin to act: about the
+            lengths that the model was trained on.
+        heads: ``(layer, head)`` pairs to apply it to; ``None`` for every head.
+    """
+
+    kind: str
+    strength: float = 1.0
+    reference: int = 256
+    heads: frozenset[tuple[int, int]] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the kind and the numbers."""
+        if self.kind not in REMEDIES:
+            raise ValueError(f"unknown remedy {self.kind!r}: expected one of {', '.join(REMEDIES)}")
+        if not 0 < self.strength < math.inf:
+            raise ValueError(f"strength must be a positive number; got {self.strength}")
+        if self.reference < 2:
+            raise ValueError(f"reference must be at least 2 keys; got {self.reference}")
+        if self.heads is not None:
+            object.__setattr__(self, "heads", frozenset(self.heads))
+
+    @property
+    def name(self) -> str:
+        """The remedy with its numbers, such as ``temperature 1.5`` or ``log_n from 256``."""
+        if self.kind in ("temperature", "ssmax"):
+            return f"{self.kind} {self.strength:g}"
+        if self.kind in ("log_n", "sqrt_log_n"):
+            return f"{self.kind} from {self.reference}"
+        return self.kind
+
+    def __call__(self, seen: AttentionSeen) -> AttentionSeen:
+        """Return the record that the layer would be given."""
+        if self.kind == "fp32":
+            widened = (seen.query.float(), seen.key.float(), seen.value.float())
+            return replace(seen, query=widened[0], key=widened[1], value=widened[2])
+        chosen = self._chosen(seen)
+        if not chosen.any():
+            return seen
+        factor = REMEDIES[self.kind](self, seen).to(seen.query.device)
+        factor = torch.where(chosen[None, :, None], factor, 1.0)
+        return replace(seen, query=(seen.query * factor[..., None]).to(seen.query.dtype))
+
+    def _chosen(self, seen: AttentionSeen) -> Tensor:
+        n_heads = seen.query.shape[1]
+        if self.heads is None:
+            return torch.ones(n_heads, dtype=torch.bool, device=seen.query.device)
+        wanted = [(seen.layer, head) in self.heads for head in range(n_heads)]
+        return torch.tensor(wanted, device=seen.query.device)
+
+
+def adaptive_inverse_temperature(entropy: Float[Tensor, "*row"]) -> Float[Tensor, "*row"]:
+    """``max(polynomial(H), 1)`` where ``H > 0.5`` nats, else 1.
+
+    Exceeds 1 only for entropies from 0.849 to 5.944 nats (theory section 2): a row that is uniform
+    over more than 381 keys gets no correction. NaN entropies (rows without keys) give 1.
+
+    Source: Veličković et al., *softmax is not enough* (arXiv 2410.01104), coefficients in
+    highest-power-first order.
+    """
+    value = torch.zeros_like(entropy)
+    for coefficient in ADAPTIVE_POLYNOMIAL:
+        value = value * entropy + coefficient
+    return torch.where(entropy > ADAPTIVE_THRESHOLD, value.clamp_min(1.0), 1.0)
+
+
+def _n_key(seen: AttentionSeen) -> Float[Tensor, "batch head query"]:
+    """Visible keys of each row, at least 1."""
+    rows = row_statistics(seen.query, seen.key, attention_rule(seen), statistics=("max_weight",))
+    return rows.n_key.clamp_min(1).double()
+
+
+def _temperature(remedy: Remedy, seen: AttentionSeen) -> Tensor:
+    return torch.full(seen.query.shape[:3], remedy.strength, dtype=torch.float64)
+
+
+def _log_n(remedy: Remedy, seen: AttentionSeen) -> Tensor:
+    return (_n_key(seen).log() / math.log(remedy.reference)).clamp_min(1.0)
+
+
+def _sqrt_log_n(remedy: Remedy, seen: AttentionSeen) -> Tensor:
+    return _log_n(remedy, seen).sqrt()
+
+
+def _ssmax(remedy: Remedy, seen: AttentionSeen) -> Tensor:
+    # A single key has log n = 0, and one weight of 1 whatever the factor.
+    return remedy.strength * _n_key(seen).log()
+
+
+def _adaptive(remedy: Remedy, seen: AttentionSeen) -> Tensor:
+    rows = row_statistics(seen.query, seen.key, attention_rule(seen), statistics=("entropy",))
+    known = rows.status <= RowStatus.SINGLE_KEY
+    return adaptive_inverse_temperature(torch.where(known, rows["entropy"], 0.0))
+
+
+def _unchanged(remedy: Remedy, seen: AttentionSeen) -> Tensor:
+    return torch.ones(seen.query.shape[:3], dtype=torch.float64)
+
+
+REMEDIES: dict[str, Callable[[Remedy, AttentionSeen], Tensor]] = {
+    "temperature": _temperature,
+    "log_n": _log_n,
+    "sqrt_log_n": _sqrt_log_n,
+    "ssmax": _ssmax,
+    "adaptive": _adaptive,
+    "fp32": _unchanged,
+}
+"""Inverse temperature of each row, ``[batch, head, query]``, by kind of remedy."""
+
+
+def parse_remedy(text: str, heads: Collection[tuple[int, int]] | None = None) -> Remedy:
+    """Read ``kind`` or ``kind:number``, as a flag gives it: ``temperature:1.5``, ``log_n:512``.
+
+    Raises:
+        ValueError: If the kind is unknown or the number is none.
+    """
+    kind, _, number = text.partition(":")
+    chosen = None if heads is None else frozenset(heads)
+    if not number:
+        return Remedy(kind, heads=chosen)
+    try:
+        value = float(number)
+    except ValueError as error:
+        raise ValueError(
+            f"a remedy is written kind or kind:number, such as temperature:1.5; got {text!r}"
+        ) from error
+    if kind in ("log_n", "sqrt_log_n"):
+        return Remedy(kind, reference=int(value), heads=chosen)
+    return Remedy(kind, strength=value, heads=chosen)

@@ -1,0 +1,76 @@
+"""Threads change neither a row nor anybody's settings; the benchmark runs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from resharpen.interp.attention_statistics import (
+    ALL_STATISTICS,
+    AttentionRule,
+    Tile,
+    attention_with_statistics,
+    workers,
+)
+
+BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "attention_statistics.py"
+
+
+@pytest.fixture
+def three_threads(monkeypatch):
+    monkeypatch.setattr(workers, "SCORES_WORTH_THREADS", 0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_threads_do_not_change_a_row(mode, three_threads, monkeypatch, draw, small_tile):
+    query, key, value = draw()
+    options = {"statistics": ALL_STATISTICS, "tile": small_tile}
+    with mode():
+        output, rows = attention_with_statistics(query, key, value, last=30, **options)
+        assert torch.get_num_threads() == 3
+        monkeypatch.setattr(workers, "SCORES_WORTH_THREADS", 10**9)
+        alone_output, alone = attention_with_statistics(query, key, value, last=30, **options)
+    assert torch.equal(output, alone_output)
+    assert torch.equal(rows.status, alone.status)
+    for name in rows:
+        assert torch.equal(rows[name].nan_to_num(-1), alone[name].nan_to_num(-1))
+
+
+def test_work_is_shared_only_where_it_pays(three_threads, monkeypatch):
+    cpu = torch.device("cpu")
+    assert workers.split_cores(cpu, 10) == (3, 1)
+    monkeypatch.setattr(workers, "SCORES_WORTH_THREADS", 11)
+    assert workers.split_cores(cpu, 10) == (1, 3)
+    assert workers.split_cores(torch.device("cuda"), 10**9) == (1, 3)
+
+
+def test_an_error_in_a_thread_arrives_and_leaves_the_settings(three_threads, draw):
+    query, key, value = draw()
+
+    def broken(batch, head, query_position, key_position):
+        raise LookupError("no such position")
+
+    rule = AttentionRule(mask=broken)
+    with pytest.raises(LookupError, match="no such position"):
+        attention_with_statistics(query, key, value, rule, tile=Tile(8, 8, 64))
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.slow
+def test_the_benchmark_runs_and_its_sides_agree(tmp_path):
+    path = tmp_path / "result.json"
+    command = [sys.executable, str(BENCHMARK), "--lengths", "64", "--turns", "1", "--threads", "1"]
+    done = subprocess.run(
+        [*command, "--json", str(path)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = json.loads(path.read_text())["rows"]
+    assert {row["side"] for row in rows} == {"plain", "two", "all", "beside", "eager", "lens"}
+    assert "than two" in done.stdout
