@@ -7,10 +7,12 @@ import numpy as np
 from ..interp.capturing import capture
 from ..models.checkpoint import Checkpoint
 from ..models.tasks import seeded_generator, task_from_dict
+from .adapted import AdaptedAudit
 from .figures import (
     plot_dispersion,
     plot_displacement,
     plot_error,
+    plot_head_map,
     plot_patterns,
     plot_rescaling,
 )
@@ -51,6 +53,23 @@ def audit_figures(result: StudyResult, checkpoint: Checkpoint | None) -> "dict[s
         if picked:
             figures["patterns"] = plot_patterns(
                 _patterns(checkpoint, picked), head_names=_head_names(checkpoint)
+            )
+    return figures
+
+
+def adapted_figures(audited: AdaptedAudit) -> "dict[str, Figure]":
+    """Draw what an audit of an adapted model measured: the map of its heads, and its norms.
+
+    Args:
+        audited: The audit.
+    """
+    table = audited.profile.table
+    figures = {"heads": plot_head_map(table, audited.classes)}
+    measured = set(table.loc[table["status"] == "ok", "quantity"])
+    for quantity in ("loss", "accuracy"):
+        if quantity in measured:
+            figures[quantity] = plot_error(
+                audited.result.table, quantity=quantity, axis="n_key", log_y=False
             )
     return figures
 

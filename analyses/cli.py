@@ -102,13 +102,25 @@ class Construct:
 class Audit:
     """Audit a checkpoint: heads, layers, model; report, table and verdicts in a folder.
 
+    A checkpoint of this toolkit is fed its own task, unless a probe is named. Any other model (a
+    Hugging Face folder or name, a GGUF file, a state dict of HookedTransformer or nanoGPT) is fed a
+    probe.
+
     Attributes:
-        checkpoint: Folder of a checkpoint, or the name of a shipped one.
+        checkpoint: Folder, file or name; `resharpen checkpoints` lists what ships.
         out: Folder of the result.
-        weights: Which weights: raw, or an average such as ema-0.99.
-        lengths: Lengths to measure at; by default every length of the task up to 64.
-        n_sequences: Sequences a length.
+        weights: Which weights of a checkpoint of ours: raw, or an average such as ema-0.99.
+        lengths: Lengths to measure at; by default every length of the task up to 64, or 32 to 1024
+            for a probe, as far as the model allows.
+        n_sequences: Sequences a length; by default 256 of a task, 8 of a probe.
         seed: Seed of the sequences.
+        probe: What to feed it: repeated, needle, random, text, or the task of a checkpoint of ours.
+        text: File for the text probe; by default a passage that ships.
+        what_if: Remedies to try without retraining, such as temperature:1.5, log_n:512, ssmax:0.43,
+            adaptive, fp32.
+        past_positions: Run lengths that the model was not made for; the report says so.
+        dtype: Dtype to load a Hugging Face model in; auto is the checkpoint's own.
+        device_map: Where to put a Hugging Face model, as from_pretrained takes it.
         fail_on: The least bad verdict that makes the exit status 1.
         disperses: A head disperses if its slope dH/dlog n is certainly above this (nats).
         sharpens: A head sharpens if its slope is certainly below this (nats).
@@ -122,8 +134,14 @@ class Audit:
     out: Path
     weights: str = "raw"
     lengths: tuple[int, ...] = ()
-    n_sequences: int = 256
+    n_sequences: int | None = None
     seed: int = 0
+    probe: Literal["task", "repeated", "needle", "random", "text"] | None = None
+    text: Path | None = None
+    what_if: tuple[str, ...] = ()
+    past_positions: bool = False
+    dtype: str = "auto"
+    device_map: str | None = None
     fail_on: Literal["fail", "warn"] = "fail"
     disperses: float = 0.25
     sharpens: float = 0.0
@@ -131,6 +149,19 @@ class Audit:
     resharpens: float = 0.25
     error_warn: float = 0.1
     error_fail: float = 0.5
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Show what changed between two audits.
+
+    Attributes:
+        before: Result folder of the first audit.
+        after: Result folder of the second.
+    """
+
+    before: tyro.conf.Positional[Path]
+    after: tyro.conf.Positional[Path]
 
 
 @dataclass(frozen=True)
@@ -161,6 +192,7 @@ Command = (
     Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Construct, tyro.conf.subcommand("construct")]
     | Annotated[Audit, tyro.conf.subcommand("audit")]
+    | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Study, tyro.conf.subcommand("study")]
     | Annotated[Checkpoints, tyro.conf.subcommand("checkpoints")]
 )
@@ -190,6 +222,7 @@ def execute(command: Any) -> int:
         Train: commands.run_train,
         Construct: commands.run_construct,
         Audit: commands.run_audit,
+        Compare: commands.run_compare,
         Study: commands.run_study,
         Checkpoints: commands.run_checkpoints,
     }[type(command)]

@@ -1,15 +1,19 @@
 """What each command of the command line does. Prints nothing itself: it is given a voice."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from tqdm.auto import tqdm
 
+from ..interp.remedies import parse_remedy
 from ..interp.sweeping import sweep
+from ..models.adapters.tokenizers import load_tokenizer
 from ..models.checkpoint import (
     Checkpoint,
+    is_checkpoint_folder,
     load_checkpoint,
     save_checkpoint,
     shipped_checkpoints,
@@ -18,10 +22,14 @@ from ..models.config import TransformerConfig
 from ..models.constructed import construct_set_complement
 from ..models.tasks import TASKS, Task
 from ..models.training import TrainingDiverged, discard_state, train
-from .audit_figures import audit_figures
+from .adapted import audit_adapted
+from .audit_figures import adapted_figures, audit_figures
 from .auditing import audit, default_lengths
+from .differences import compare_audits, render_differences
+from .head_records import HeadThresholds
 from .judgement import Thresholds
 from .report import render_report, render_text
+from .result import StudyResult
 from .storage import check_destination
 from .studies.set_complement.config import PRESETS
 from .studies.set_complement.figures import study_figures
@@ -33,6 +41,7 @@ __all__ = [
     "evaluate",
     "run_audit",
     "run_checkpoints",
+    "run_compare",
     "run_construct",
     "run_study",
     "run_train",
@@ -103,24 +112,69 @@ def run_construct(command: Any, say: Say) -> int:
 def run_audit(command: Any, say: Say) -> int:
     """``resharpen audit``: measure, judge, report; the status says how bad it is."""
     check_destination(command.out)
+    folder = Path(command.checkpoint)
+    is_ours = command.checkpoint in shipped_checkpoints() or is_checkpoint_folder(folder)
+    own_task = is_ours and command.probe in (None, "task") and not command.what_if
+    result, figures = (_audit_own if own_task else _audit_any)(command)
+    place = result.save(command.out, report=render_report(result, figures))
+    say(render_text(result))
+    say(f"report: {place / 'report.html'}")
+    worst = max(_SEVERITY[verdict.verdict] for verdict in result.verdicts)
+    return int(worst >= _SEVERITY[command.fail_on.upper()])
+
+
+def _audit_own(command: Any) -> tuple[StudyResult, Any]:
+    """A checkpoint of ours on its own task, with the theorem's curves."""
     checkpoint = load_checkpoint(command.checkpoint)
-    thresholds = Thresholds(**{name: getattr(command, name) for name in asdict(Thresholds())})
     with tqdm(unit="batch", desc=f"auditing {checkpoint.name}", leave=False) as bar:
         result = audit(
             checkpoint,
             weights=command.weights,
             lengths=command.lengths or None,
-            n_sequences=command.n_sequences,
+            n_sequences=command.n_sequences or 256,
             seed=command.seed,
-            thresholds=thresholds,
+            thresholds=_thresholds(Thresholds, command),
             progress=lambda done, total, length: _advance(bar, done, total),
         )
-    figures = audit_figures(result, checkpoint)
-    folder = result.save(command.out, report=render_report(result, figures))
-    say(render_text(result))
-    say(f"report: {folder / 'report.html'}")
-    worst = max(_SEVERITY[verdict.verdict] for verdict in result.verdicts)
-    return int(worst >= _SEVERITY[command.fail_on.upper()])
+    return result, audit_figures(result, checkpoint)
+
+
+def _audit_any(command: Any) -> tuple[StudyResult, Any]:
+    """Any model on a probe."""
+    encode = None
+    if command.probe == "text":
+        encode = load_tokenizer(command.checkpoint)
+    with tqdm(unit="sequence", desc=f"auditing {command.checkpoint}", leave=False) as bar:
+        audited = audit_adapted(
+            command.checkpoint,
+            weights=command.weights,
+            probe=command.probe or "repeated",
+            lengths=command.lengths or None,
+            n_sequences=command.n_sequences or 8,
+            seed=command.seed,
+            thresholds=_thresholds(HeadThresholds, command),
+            what_if=[parse_remedy(text) for text in command.what_if],
+            encode=encode,
+            text=command.text,
+            past_positions=command.past_positions,
+            dtype=command.dtype,
+            device_map=command.device_map,
+            progress=lambda done, total, length: _advance(bar, done, total),
+        )
+    return audited.result, adapted_figures(audited)
+
+
+def _thresholds(kind: type[Any], command: Any) -> Any:
+    names = [item.name for item in fields(kind) if hasattr(command, item.name)]
+    return kind(**{name: getattr(command, name) for name in names})
+
+
+def run_compare(command: Any, say: Say) -> int:
+    """``resharpen compare``: what changed between two audits."""
+    first, second = (StudyResult.load(place) for place in (command.before, command.after))
+    names = (command.before.name, command.after.name)
+    say(render_differences(compare_audits(first, second), names))
+    return 0
 
 
 def run_study(command: Any, say: Say) -> int:

@@ -18,6 +18,11 @@ __all__ = ["plot_error"]
 _WIDE_LADDER = 100
 
 
+_AGAINST: dict[str, str] = dict.fromkeys(
+    ("total_variation", "kl_divergence", "illegal_mass"),
+    " between the model's next-token distribution and the exact one",
+)
+
 FLOOR = 1e-6
 """The error axis starts no lower: smaller errors are below what float32 logits can tell."""
 
@@ -30,6 +35,7 @@ def plot_error(
     train_length: int | None = None,
     checkpoints: Iterable[str] | None = None,
     log_y: bool = True,
+    axis: str = "length",
 ) -> go.Figure:
     """An error against length for each checkpoint, with theory and the training length.
 
@@ -41,24 +47,25 @@ def plot_error(
     Args:
         table: the tidy table.
         curves: theory curves of this quantity.
-        quantity: `total_variation` (ratio), `kl_divergence` (nats) or `illegal_mass` (ratio).
+        quantity: `total_variation` (ratio), `kl_divergence` (nats), `illegal_mass` (ratio), or what
+            a probe scores: `loss` (nats), `accuracy` (ratio).
         train_length: the longest length trained on (tokens), None = no line.
         checkpoints: which to draw, None = all.
         log_y: logarithmic error axis.
+        axis: `length`, or `n_key` where one pass over long inputs gives every shorter one.
 
     Raises:
         ValueError: nothing to draw; the message lists what the table has.
     """
     rows = select(table, quantity, checkpoints)
-    series = find_series(rows, "length")
+    series = find_series(rows, axis)
     x = np.concatenate([item.x for item in series])
     wide = bool(x.min() > 0 and x.max() >= _WIDE_LADDER * x.min())
-    panel = Panel("length", log_x=wide, log_y=log_y)
+    panel = Panel(axis, log_x=wide, log_y=log_y)
     words = quantity.replace("_", " ")
     caption = (
-        f"Measured: {words} between the model's next-token distribution and the exact one, for "
-        "each checkpoint (markers and solid line: mean; band: 95 % interval over seeds). Theory: "
-        "dashed, with its hypotheses on hover."
+        f"Measured: {words}{_AGAINST.get(quantity, '')}, for each checkpoint (markers and solid "
+        "line: mean; band: 95 % interval over seeds). Theory: dashed, with its hypotheses on hover."
     )
     if train_length is not None:
         caption += f" The vertical line marks the longest length trained on, {train_length}."
@@ -83,7 +90,8 @@ def plot_error(
                 "font": {"color": INK, "size": 12},
             },
         )
-    figure.update_xaxes(title_text="length (tokens)", **(log_ladder(x) if wide else {}))
+    x_title = "length (tokens)" if axis == "length" else "visible keys (tokens)"
+    figure.update_xaxes(title_text=x_title, **(log_ladder(x) if wide else {}))
     figure.update_yaxes(title_text=axis_title(quantity, series[0].unit))
     if log_y:
         y = np.concatenate([np.append(item.mean, item.floor) for item in series])

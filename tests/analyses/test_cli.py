@@ -102,7 +102,7 @@ def test_checkpoints_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("audit", "nowhere", "--out", "{out}"), "there is no folder 'nowhere'"),
+        (("audit", "nowhere", "--out", "{out}"), "'nowhere' is no folder, no file and no shipped checkpoint"),
         (
             ("audit", "set-complement-post", "--out", "{out}", "--lengths", 1, 99),
             "at most 31; got 99",

@@ -20,7 +20,8 @@ from resharpen.analyses.figures import (
 from resharpen.analyses.figures.head_map import NEUTRAL
 from resharpen.analyses.figures.theme import GRID, INK
 from resharpen.analyses.findings import Verdict
-from resharpen.analyses.head_classes import classify_heads, judge_heads
+from resharpen.analyses.head_classes import classify_heads
+from resharpen.analyses.head_verdicts import judge_heads
 from resharpen.analyses.report import WIDTH, render_report, render_text
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
