@@ -31,11 +31,16 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The same logits in the HookedTransformer of TransformerLens 3.9, in an environment of its own.
-compat: $(COMPAT)/.ready
-	$(COMPAT)/bin/pip install --quiet --no-deps --force-reinstall .
-	$(COMPAT)/bin/python -m pytest -q -p no:cacheprovider -c /dev/null --rootdir tests/compat \
-	  -W error tests/compat/check_hooked_transformer.py
+# Models of TransformerLens 3.9 and 2.18, each in an environment of its own: the same logits as ours,
+# and the same numbers through our adapters. pyarrow is held back since 2.18 does not import with a
+# newer one.
+compat: $(COMPAT)-3.9/.ready $(COMPAT)-2.18/.ready
+	$(COMPAT)-3.9/bin/pip install --quiet --no-deps --force-reinstall .
+	$(COMPAT)-3.9/bin/python -m pytest -q -p no:cacheprovider -c /dev/null --rootdir tests/compat \
+	  --noconftest -W error tests/compat/check_hooked_transformer.py tests/compat/check_adapters.py
+	$(COMPAT)-2.18/bin/pip install --quiet --no-deps --force-reinstall .
+	$(COMPAT)-2.18/bin/python -m pytest -q -p no:cacheprovider -c /dev/null --rootdir tests/compat \
+	  --noconftest tests/compat/check_adapters.py
 
 # The figure of the README, from the last demo's result.
 figure: $(READY)
@@ -52,12 +57,15 @@ $(READY):
 	@rm -f $(VENV)/.ready-*
 	@touch $@
 
-$(COMPAT)/.ready: pyproject.toml
-	test -x $(COMPAT)/bin/python || $(PYTHON) -m venv $(COMPAT)
-	$(COMPAT)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(COMPAT)/bin/pip install --quiet --disable-pip-version-check "transformer-lens==3.9.0" \
-	  "torch==2.13.0" einops jaxtyping lazy-loader numpy pytest safetensors tqdm
+$(COMPAT)-3.9/.ready $(COMPAT)-2.18/.ready: $(COMPAT)-%/.ready: constraints.txt
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@# The version under test is the one thing that the constraints do not decide here.
+	grep '^torch' constraints.txt > $(@D)/constraints.txt
+	$(@D)/bin/pip install --quiet --disable-pip-version-check -c $(@D)/constraints.txt torch
+	$(@D)/bin/pip install --quiet --disable-pip-version-check -c $(@D)/constraints.txt \
+	  "transformer-lens==$*.0" "pyarrow<21" einops jaxtyping lazy-loader numpy pytest safetensors \
+	  setuptools tqdm
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(COMPAT) build dist *.egg-info results
+	rm -rf $(VENV) $(COMPAT)-* build dist *.egg-info results
