@@ -60,6 +60,18 @@ def figures(study_table, study_curves):
     }
 
 
+def test_heads_of_several_layers_are_told_apart(many_heads):
+    """By layer and head, not by the site of the layer; by the stack too where there are two."""
+    few = many_heads[(many_heads["layer"] < 2) & (many_heads["head"] < 2)]
+    names = [trace.name for trace in lines(plot_dispersion(few), dashed=False)]
+    assert names == ["L0 H0", "L0 H1", "L1 H0", "L1 H1"]
+    encoder = few.assign(site=few["site"].str.replace("decoder", "encoder"))
+    both = table([*encoder.to_dict("records"), *few.to_dict("records")])
+    names = [trace.name for trace in lines(plot_dispersion(both), dashed=False)]
+    assert names[:1] + names[-1:] == ["encoder attn L0 H0", "decoder attn L1 H1"]
+    assert len(set(names)) == 8
+
+
 def test_every_figure_keeps_the_conventions(figures):
     """Measured solid with markers, theory dashed without; one legend entry a series; units."""
     for name, figure in figures.items():
