@@ -1,5 +1,7 @@
 """How dispersion, the classes of the heads and the error change over a training run."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -67,6 +69,8 @@ def plot_trend(
         if quantity == "heads":
             traces = _head_traces(rows, x_of, x_title)
             y_title = "heads"
+            most = rows_where(rows, rows["place"] == "model")["count"].max()
+            figure.update_yaxes(dtick=max(1, math.ceil(int(most) / 5)), row=number, col=1)
         else:
             traces = _lines(rows, x_of, x_title)
             unit = str(rows["unit"].iloc[0])
@@ -107,7 +111,9 @@ def _lines(rows: pd.DataFrame, x_of: dict[str, float], x_title: str) -> list[go.
     places: list[str] = distinct(rows, "place")
     layers = [place for place in places if place != "model"]
     traces: list[go.Scatter] = []
-    for index, place in enumerate([*layers, *(["model"] if "model" in places else [])]):
+    # The model's line is the mean over its layers: said only where there are several, or none.
+    drawn = layers if len(layers) == 1 else [*layers, *(["model"] if "model" in places else [])]
+    for index, place in enumerate(drawn):
         own = rows_where(rows, rows["place"] == place)
         whole = place == "model"
         muted = not whole and index >= MAX_LEGEND
@@ -119,7 +125,7 @@ def _lines(rows: pd.DataFrame, x_of: dict[str, float], x_title: str) -> list[go.
             go.Scatter(
                 x=[x_of[name] for name in own["checkpoint"].tolist()],
                 y=own["value"].to_numpy(np.float64),
-                name="all layers" if whole and layers else safe(place),
+                name="all layers" if whole and layers else safe(str(place)),
                 legendgroup=quantity,
                 legendgrouptitle={"text": quantity},
                 showlegend=not muted,
@@ -131,8 +137,8 @@ def _lines(rows: pd.DataFrame, x_of: dict[str, float], x_title: str) -> list[go.
                 },
                 marker={"symbol": "circle" if whole else marker_of(index), "color": colour},
                 customdata=own[["checkpoint", "low", "high", "length"]].to_numpy(object),
-                hovertemplate=f"<b>{safe(place)}</b>, {x_title} %{{x}}<br>%{{customdata[0]}}<br>"
-                f"{quantity} %{{y:.4~g}}, lengths up to %{{customdata[3]}}"
+                hovertemplate=f"<b>{safe(str(place))}</b>, {x_title} %{{x}}<br>"
+                f"%{{customdata[0]}}<br>{quantity} %{{y:.4~g}}, lengths up to %{{customdata[3]}}"
                 f"{ends if several else ''}<extra></extra>",
             )
         )

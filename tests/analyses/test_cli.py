@@ -102,7 +102,10 @@ def test_checkpoints_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("audit", "nowhere", "--out", "{out}"), "'nowhere' is no folder, no file and no shipped checkpoint"),
+        (
+            ("audit", "nowhere", "--out", "{out}"),
+            "'nowhere' is no folder, no file and no shipped checkpoint",
+        ),
         (
             ("audit", "set-complement-post", "--out", "{out}", "--lengths", 1, 99),
             "at most 31; got 99",

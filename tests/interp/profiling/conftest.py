@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from resharpen.models import Transformer, TransformerConfig
 from resharpen.models.adapters import Adapter, adapt
 from resharpen.models.probes import NO_KEY, NO_LABEL, Probe, ProbeBatch

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from resharpen.interp.profiling import Ladder, geometric_ladder
 from resharpen.interp.profiling.ladder import bin_rows
 

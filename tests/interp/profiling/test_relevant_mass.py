@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from resharpen.interp.attention_statistics import row_statistics
 from resharpen.interp.profiling import attention_rule, relevant_mass_of_rows
 from resharpen.models.adapters.exactness import attend

@@ -7,12 +7,13 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
 from resharpen.interp.profiling import FAST_STATISTICS, Ladder, profile
 from resharpen.models.adapters import adapt
 from resharpen.models.observed import AttentionSeen
 from resharpen.models.probes import Needle, RandomTokens, Repeated, TaskProbe
 from resharpen.models.tasks import SetComplement
-from torch.utils._python_dispatch import TorchDispatchMode
 
 PROBE = Repeated(64, avoid=(0, 2), bos=1)
 KEYS = ["length", "n_key", "layer", "head", "site", "quantity"]

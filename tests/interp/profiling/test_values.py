@@ -7,12 +7,13 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from torch import Tensor
+
 from resharpen.interp.drawing import length_generator
 from resharpen.interp.profiling import Ladder, profile
 from resharpen.interp.tables import check_table
 from resharpen.models.adapters import adapt
 from resharpen.models.probes import Needle, RandomTokens, Repeated
-from torch import Tensor
 
 PROBE = Repeated(64, avoid=(0, 2), bos=1)
 LENGTH, N = 26, 3

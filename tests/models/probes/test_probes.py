@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+
 from resharpen.models.probes import (
     NO_KEY,
     NO_LABEL,
