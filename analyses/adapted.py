@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from ..interp.profiling import Profile, profile
-from ..interp.remedies import Remedy
+from ..interp.remedies import NormGain, Remedy
 from ..interp.tables import concatenate
 from ..models.adapters import Adapter, adapt
 from ..models.probes import Probe, get_probe
@@ -21,11 +21,15 @@ from .head_records import HeadClass, HeadThresholds
 from .head_verdicts import judge_heads
 from .provenance import provenance
 from .result import StudyResult
-from .rows import over, pick
+from .rows import distinct, over, pick
 from .wording import format_number
 
 LADDER = (32, 64, 128, 256, 512, 1024)
 """Lengths that are run where none are given, as far as the model allows."""
+
+MASSIVE = 1000.0
+"""Largest over median magnitude of a stream's coordinates from which it has massive activations
+(Sun et al., *Massive Activations in Large Language Models*, arXiv 2402.17762)."""
 
 _NEEDS_TEXT = (
     "the text probe needs the model's tokenizer: give encode=, a function from text to token ids"
@@ -56,7 +60,7 @@ def audit_adapted(
     statistics: str | Iterable[str] = "full",
     seed: int = 0,
     thresholds: HeadThresholds | None = None,
-    what_if: Sequence[Remedy] = (),
+    what_if: Sequence[Remedy | NormGain] = (),
     name: str | None = None,
     encode: Callable[[str], Sequence[int]] | None = None,
     text: str | Path | None = None,
@@ -109,14 +113,16 @@ def audit_adapted(
     plain = profile(adapter, feed, ladder, labels=_labels(label), **options)
     tables = [plain.table]
     for remedy in what_if:
-        changed = profile(
-            adapter,
-            feed,
-            ladder,
-            labels=_labels(f"{label} + {remedy.name}"),
-            remedy=remedy,
-            **options,
-        )
+        changes = remedy if isinstance(remedy, Remedy) else None
+        with remedy.applied(adapter):
+            changed = profile(
+                adapter,
+                feed,
+                ladder,
+                labels=_labels(f"{label} + {remedy.name}"),
+                remedy=changes,
+                **options,
+            )
         tables.append(changed.table)
     table = concatenate(tables)
     classes = classify_heads(plain.table, lines)
@@ -170,12 +176,16 @@ def _probe(
 ) -> Any:
     kind: Any = get_probe(name)
     facts = adapter.description
+    # A configuration may name special tokens that its own vocabulary does not have.
+    bos, pad = (
+        token if token is not None and 0 <= token < facts.d_vocab else None
+        for token in (facts.bos_token, facts.pad_token)
+    )
     if name == "text":
         if encode is None:
             raise ValueError(_NEEDS_TEXT)
-        return kind(encode=encode, path=text, bos=facts.bos_token)
-    special = () if facts.pad_token is None else (facts.pad_token,)
-    return kind(d_vocab=facts.d_vocab, avoid=special, bos=facts.bos_token)
+        return kind(encode=encode, path=text, bos=bos)
+    return kind(d_vocab=facts.d_vocab, avoid=() if pad is None else (pad,), bos=bos)
 
 
 def _lengths(lengths: Iterable[int] | None, adapter: Adapter, probe: Any) -> tuple[int, ...]:
@@ -205,7 +215,7 @@ def _sentences(
     plain: Profile,
     classes: Sequence[HeadClass],
     table: pd.DataFrame,
-    what_if: Sequence[Remedy],
+    what_if: Sequence[Remedy | NormGain],
 ) -> list[str]:
     counts = pd.Series([item.label for item in classes]).value_counts()
     said = ", ".join(f"{count} {name}" for name, count in counts.items())
@@ -222,12 +232,31 @@ def _sentences(
         sentences.append(
             f"Lengths {lengths} are beyond the {plain.max_length} positions the model was made for."
         )
+    sentences += _massive(plain.table)
     for remedy in what_if:
         sentences.append(_what_changed(table, label, f"{label} + {remedy.name}", remedy))
     return sentences
 
 
-def _what_changed(table: pd.DataFrame, before: str, after: str, remedy: Remedy) -> str:
+def _massive(table: pd.DataFrame) -> list[str]:
+    """Name the block boundaries whose largest coordinate dwarfs the typical one."""
+    rows = pick(table, quantity="massive_activation")
+    found = [
+        (site, float(over(pick(rows, site=site), "n_key").iloc[-1]))
+        for site in distinct(rows, "site")
+    ]
+    massive = [(site, ratio) for site, ratio in found if ratio >= MASSIVE]
+    if not massive:
+        return []
+    site, ratio = max(massive, key=lambda item: item[1])
+    return [
+        f"Massive activations: at {len(massive)} of {len(found)} block boundaries one coordinate "
+        f"is more than {MASSIVE:g} times the median one, most of all at {site} "
+        f"({format_number(ratio)} times)."
+    ]
+
+
+def _what_changed(table: pd.DataFrame, before: str, after: str, remedy: Remedy | NormGain) -> str:
     parts, n_key = [], float("nan")
     for quantity in ("entropy", "loss", "accuracy", "relevant_mass"):
         old, new = (

@@ -17,9 +17,15 @@ from ..interp.capturing import HookedModel
 from ..interp.drawing import Sample
 from ..interp.sweeping import sweep
 from ..interp.theory import Curve
-from ..models.checkpoint import Checkpoint, load_checkpoint
+from ..models.checkpoint import (
+    Checkpoint,
+    is_checkpoint_folder,
+    load_checkpoint,
+    shipped_checkpoints,
+)
 from ..models.tasks import Task, task_from_dict
 from ..models.transformer import Transformer
+from .adapted import audit_adapted
 from .bounds import compare_everywhere
 from .expectations import (
     attention_expectations,
@@ -27,6 +33,7 @@ from .expectations import (
     short_expectations,
     why_no_length_theorem,
 )
+from .head_records import HeadThresholds
 from .judgement import Thresholds, judge
 from .provenance import provenance
 from .result import StudyResult
@@ -42,27 +49,36 @@ def audit(
     task: Task | None = None,
     sample: Sample | None = None,
     lengths: Iterable[int] | None = None,
-    n_sequences: int = 256,
+    n_sequences: int | None = None,
     seed: int = 0,
     thresholds: Thresholds | None = None,
     name: str | None = None,
     progress: Callable[[int, int, int], None] | None = None,
+    **adapted: Any,
 ) -> StudyResult:
-    """Audit a checkpoint of ours, or any model with HookedTransformer-compatible hook points.
+    """Audit a model: a checkpoint of ours on its task, a model on a sample, any other on a probe.
+
+    What can be fed a task (``task=``, ``sample=``, or a checkpoint that names its own) is measured
+    through its hook points and held against the set-complement theorem where that speaks about it.
+    Everything else (Hugging Face, GGUF, state dicts, adapters) goes to
+    :func:`resharpen.analyses.audit_adapted`, which takes the further keyword arguments
+    (``probe=``, ``what_if=``, ``dtype=`` ...).
 
     Args:
-        source: Path of a checkpoint, name of a shipped one, a ``Checkpoint``, or a model.
+        source: Path of a checkpoint, name of a shipped one, a ``Checkpoint``, or a model; or
+            anything that :func:`resharpen.models.adapt` takes.
         weights: Which weights of a checkpoint: ``"raw"`` or ``"ema-<decay>"``.
         task: Task to feed it; a checkpoint's own by default.
         sample: Instead of a task: ``sample(generator, batch, length)`` returning token ids
             ``[batch, pos]`` or a batch. Needs ``lengths``.
         lengths: Lengths to measure at. By default every length of the task up to 64, and a
             geometric ladder beyond. Include 1 and 2 for the theorem's predictions.
-        n_sequences: Sequences a length.
+        n_sequences: Sequences a length; by default 256 of a task or sample, 8 of a probe.
         seed: Seed of the sequences.
         thresholds: Where the lines are drawn.
         name: What to call the model in tables; a checkpoint's own name by default.
         progress: Called as ``progress(done, total, length)``.
+        **adapted: Further arguments of :func:`resharpen.analyses.audit_adapted`.
 
     Returns:
         Table, curves, findings and verdicts (heads, layers, model).
@@ -71,16 +87,25 @@ def audit(
         CheckpointError: If the checkpoint cannot be read.
         ValueError: If there is nothing to feed the model, or a length is not possible.
     """
+    if task is None and sample is None and (adapted or not _knows_its_task(source)):
+        return audit_adapted(
+            source,
+            weights=weights,
+            lengths=lengths,
+            n_sequences=n_sequences or 8,
+            seed=seed,
+            thresholds=_for_heads(thresholds),
+            name=name,
+            progress=progress,
+            **adapted,
+        ).result
+    n_sequences = n_sequences or 256
     lines = thresholds or Thresholds()
     checkpoint, model = _resolve(source, weights)
     label = name or (checkpoint.name if checkpoint is not None else type(model).__name__)
     own = None if checkpoint is None or checkpoint.task is None else dict(checkpoint.task)
     if task is None and sample is None:
-        if own is None:
-            raise ValueError(
-                f"{label} does not say which task it was made for: give task= or sample= and "
-                "lengths="
-            )
+        assert own is not None
         task = task_from_dict(own)
     feed = sample if sample is not None else task.sample  # type: ignore[union-attr]
     if lengths is None:
@@ -163,6 +188,22 @@ def expect(
     if reason is None and not short:
         reason = "lengths 1 and 2 were not both measured"
     return [*curves, *short], reason
+
+
+def _knows_its_task(source: Any) -> bool:
+    """Whether a source is a checkpoint of ours that names its task."""
+    if isinstance(source, str | os.PathLike):
+        named = str(source) in shipped_checkpoints()
+        if not named and not is_checkpoint_folder(Path(source)):
+            return False
+        source = load_checkpoint(source)
+    return isinstance(source, Checkpoint) and source.task is not None
+
+
+def _for_heads(thresholds: Thresholds | None) -> HeadThresholds | None:
+    if thresholds is None or isinstance(thresholds, HeadThresholds):
+        return thresholds
+    return HeadThresholds(**asdict(thresholds))
 
 
 def _resolve(source: Any, weights: str) -> tuple[Checkpoint | None, HookedModel]:

@@ -117,7 +117,8 @@ class Audit:
         probe: What to feed it: repeated, needle, random, text, or the task of a checkpoint of ours.
         text: File for the text probe; by default a passage that ships.
         what_if: Remedies to try without retraining, such as temperature:1.5, log_n:512, ssmax:0.43,
-            adaptive, fp32.
+            adaptive, fp32, norm_gain:2.
+        what_if_heads: Heads to apply the remedies to, as LAYER.HEAD such as 3.4; by default all.
         past_positions: Run lengths that the model was not made for; the report says so.
         dtype: Dtype to load a Hugging Face model in; auto is the checkpoint's own.
         device_map: Where to put a Hugging Face model, as from_pretrained takes it.
@@ -128,6 +129,9 @@ class Audit:
         resharpens: Exponent of the gain over length above which a norm resharpens.
         error_warn: Total variation that calls for a warning.
         error_fail: Total variation at which the model has failed.
+        sink: Mass on the first key from which a head is a sink.
+        local: Mass within a narrow window from which a head is local.
+        share: Share of dispersing heads from which a layer, or the model, disperses.
     """
 
     checkpoint: tyro.conf.Positional[str]
@@ -139,6 +143,7 @@ class Audit:
     probe: Literal["task", "repeated", "needle", "random", "text"] | None = None
     text: Path | None = None
     what_if: tuple[str, ...] = ()
+    what_if_heads: tuple[str, ...] = ()
     past_positions: bool = False
     dtype: str = "auto"
     device_map: str | None = None
@@ -149,6 +154,9 @@ class Audit:
     resharpens: float = 0.25
     error_warn: float = 0.1
     error_fail: float = 0.5
+    sink: float = 0.5
+    local: float = 0.5
+    share: float = 0.5
 
 
 @dataclass(frozen=True)

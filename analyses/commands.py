@@ -141,6 +141,7 @@ def _audit_own(command: Any) -> tuple[StudyResult, Any]:
 
 def _audit_any(command: Any) -> tuple[StudyResult, Any]:
     """Any model on a probe."""
+    heads = [_head(text) for text in command.what_if_heads] or None
     encode = None
     if command.probe == "text":
         encode = load_tokenizer(command.checkpoint)
@@ -153,7 +154,7 @@ def _audit_any(command: Any) -> tuple[StudyResult, Any]:
             n_sequences=command.n_sequences or 8,
             seed=command.seed,
             thresholds=_thresholds(HeadThresholds, command),
-            what_if=[parse_remedy(text) for text in command.what_if],
+            what_if=[parse_remedy(text, heads) for text in command.what_if],
             encode=encode,
             text=command.text,
             past_positions=command.past_positions,
@@ -162,6 +163,14 @@ def _audit_any(command: Any) -> tuple[StudyResult, Any]:
             progress=lambda done, total, length: _advance(bar, done, total),
         )
     return audited.result, adapted_figures(audited)
+
+
+def _head(text: str) -> tuple[int, int]:
+    """Read ``LAYER.HEAD``."""
+    layer, _, head = text.partition(".")
+    if not (layer.isdigit() and head.isdigit()):
+        raise ValueError(f"a head is written LAYER.HEAD, such as 3.4; got {text!r}")
+    return int(layer), int(head)
 
 
 def _thresholds(kind: type[Any], command: Any) -> Any:

@@ -27,6 +27,7 @@ from .reduce import Moments as Moments
 from .reduce import Summary as Summary
 from .reduce import VectorVariance as VectorVariance
 from .remedies import REMEDIES as REMEDIES
+from .remedies import NormGain as NormGain
 from .remedies import Remedy as Remedy
 from .remedies import parse_remedy as parse_remedy
 from .sweeping import sweep as sweep

@@ -17,11 +17,16 @@ name                inverse temperature of a row of n keys      source
 ==================  ==========================================  ==================================
 
 ``n`` is the number of keys that the row sees, never the sequence length.
+
+:class:`NormGain` is the other kind: it multiplies what the norms after attention give, wherever the
+model has such norms (``norm_gain`` with a factor).
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -75,6 +80,10 @@ class Remedy:
             return f"{self.kind} from {self.reference}"
         return self.kind
 
+    def applied(self, adapter: Any) -> AbstractContextManager[None]:
+        """Nothing to change in the model itself: the profile is given the remedy."""
+        return nullcontext()
+
     def __call__(self, seen: AttentionSeen) -> AttentionSeen:
         """Return the record that the layer would be given."""
         if self.kind == "fp32":
@@ -93,6 +102,69 @@ class Remedy:
             return torch.ones(n_heads, dtype=torch.bool, device=seen.query.device)
         wanted = [(seen.layer, head) in self.heads for head in range(n_heads)]
         return torch.tensor(wanted, device=seen.query.device)
+
+
+@dataclass(frozen=True)
+class NormGain:
+    """Multiply the gain of the norms that attention's output meets first.
+
+    Those are the norms after attention, before the addition, and the norms on the stream right
+    after attention; a model that has neither (pre-norm) is refused.
+
+    Attributes:
+        factor: What their outputs are multiplied by.
+        layers: Layers to apply it to; ``None`` for every one.
+    """
+
+    factor: float
+    layers: frozenset[int] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the factor."""
+        if not 0 < self.factor < math.inf:
+            raise ValueError(f"the factor of a norm's gain must be positive; got {self.factor}")
+
+    @property
+    def name(self) -> str:
+        """``norm_gain 2``."""
+        return f"norm_gain {self.factor:g}"
+
+    @contextmanager
+    def applied(self, adapter: Any) -> Iterator[None]:
+        """Hold the gains multiplied while the block runs, and restore them.
+
+        Args:
+            adapter: An adapted model, whose ``layout`` says where its norms stand.
+
+        Raises:
+            ValueError: If no norm stands there.
+        """
+        chosen = [
+            module
+            for name, module in adapter.layout.modules.items()
+            if (place := adapter.layout.norms[name]).position in ("after", "stream")
+            and place.sublayer == "attention"
+            and (self.layers is None or _layer_of(name) in self.layers)
+        ]
+        if not chosen:
+            raise ValueError(
+                "norm_gain needs a norm that attention's output meets (after attention, or on the "
+                f"stream behind it); this model's norms are {adapter.layout.placement!r}"
+            )
+        handles = [module.register_forward_hook(self._scale) for module in chosen]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _scale(self, module: Any, args: Any, output: Tensor) -> Tensor:
+        return output * self.factor
+
+
+def _layer_of(name: str) -> int | None:
+    """The first number in a module's name."""
+    return next((int(part) for part in name.split(".") if part.isdigit()), None)
 
 
 def adaptive_inverse_temperature(entropy: Float[Tensor, "*row"]) -> Float[Tensor, "*row"]:
@@ -154,8 +226,12 @@ REMEDIES: dict[str, Callable[[Remedy, AttentionSeen], Tensor]] = {
 """Inverse temperature of each row, ``[batch, head, query]``, by kind of remedy."""
 
 
-def parse_remedy(text: str, heads: Collection[tuple[int, int]] | None = None) -> Remedy:
+def parse_remedy(text: str, heads: Collection[tuple[int, int]] | None = None) -> Remedy | NormGain:
     """Read ``kind`` or ``kind:number``, as a flag gives it: ``temperature:1.5``, ``log_n:512``.
+
+    Args:
+        text: The remedy.
+        heads: Heads to apply it to (for ``norm_gain``, their layers); ``None`` for all.
 
     Raises:
         ValueError: If the kind is unknown or the number is none.
@@ -170,6 +246,8 @@ def parse_remedy(text: str, heads: Collection[tuple[int, int]] | None = None) ->
         raise ValueError(
             f"a remedy is written kind or kind:number, such as temperature:1.5; got {text!r}"
         ) from error
+    if kind == "norm_gain":
+        return NormGain(value, None if chosen is None else frozenset(layer for layer, _ in chosen))
     if kind in ("log_n", "sqrt_log_n"):
         return Remedy(kind, reference=int(value), heads=chosen)
     return Remedy(kind, strength=value, heads=chosen)

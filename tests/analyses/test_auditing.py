@@ -94,11 +94,9 @@ def test_an_audit_is_reproducible_and_does_not_depend_on_the_batch() -> None:
 
 def test_what_cannot_be_audited_gets_one_sentence() -> None:
     model = Transformer(TransformerConfig(d_vocab=9, d_model=8))
-    with pytest.raises(ValueError, match="does not say which task it was made for"):
-        audit(model)
     with pytest.raises(ValueError, match="give lengths= together with sample="):
         audit(model, sample=lambda generator, batch, length: torch.zeros(batch, length).long())
-    with pytest.raises(TypeError, match="source must be a checkpoint"):
+    with pytest.raises(TypeError, match="expected a model, a checkpoint, a state dict or a path"):
         audit(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at most 31; got 40"):
         audit("set-complement-post", lengths=[1, 2, 40])

@@ -1,3 +1,4 @@
+import copy
 import math
 
 import numpy as np
@@ -6,10 +7,12 @@ import torch
 
 from resharpen.interp.remedies import (
     REMEDIES,
+    NormGain,
     Remedy,
     adaptive_inverse_temperature,
     parse_remedy,
 )
+from resharpen.models import Transformer, TransformerConfig, adapt
 from resharpen.models.observed import AttentionSeen
 
 
@@ -135,6 +138,31 @@ def test_flags_are_read(text: str, name: str) -> None:
 def test_bad_remedies_get_one_sentence(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("placement", ["post", "res_post", "peri"])
+def test_a_norms_gain_is_multiplied_and_restored(placement: str) -> None:
+    cfg = TransformerConfig(d_vocab=9, n_layers=2, d_model=8, norm_placement=placement)  # type: ignore[arg-type]
+    model = Transformer(cfg)
+    adapter = adapt(model)
+    tokens = torch.randint(9, (2, 6), generator=torch.Generator().manual_seed(0))
+    plain = adapter.run_plain(tokens)
+    doubled = copy.deepcopy(model)
+    with torch.no_grad():
+        norm = "ln1_resid" if placement == "post" else "ln1_post"
+        getattr(doubled.blocks[1], norm).w.mul_(2.0)
+    with NormGain(2.0, layers=frozenset({1})).applied(adapter):
+        changed = adapter.run_plain(tokens)
+    torch.testing.assert_close(changed, doubled(tokens).detach(), atol=1e-5, rtol=1e-5)
+    assert (changed - plain).abs().max() > 1e-3
+    torch.testing.assert_close(adapter.run_plain(tokens), plain)
+
+
+def test_a_model_without_a_norm_after_attention_is_refused() -> None:
+    adapter = adapt(Transformer(TransformerConfig(d_vocab=9, d_model=8, norm_placement="pre")))
+    with pytest.raises(ValueError, match="this model's norms are 'pre'"):
+        NormGain(2.0).applied(adapter).__enter__()
+    assert parse_remedy("norm_gain:2", [(3, 1)]) == NormGain(2.0, frozenset({3}))
 
 
 def test_every_remedy_is_documented() -> None:
