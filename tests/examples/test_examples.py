@@ -59,3 +59,10 @@ def test_the_readmes_python_runs(tmp_path: Path) -> None:
     said = run("-c", code, cwd=tmp_path)
     assert "set-complement-post" in said
     assert "L0 H0 disperses" in said
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+def test_the_python_of_the_docs_runs(page: str, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        assert run("-c", code, cwd=tmp_path).strip()
