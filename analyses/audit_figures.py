@@ -1,8 +1,10 @@
 """The figures of an audit's report."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from ..interp.capturing import capture
 from ..models.checkpoint import Checkpoint
@@ -16,7 +18,10 @@ from .figures import (
     plot_patterns,
     plot_rescaling,
 )
+from .head_classes import classify_heads
+from .head_records import HeadClass, HeadThresholds
 from .result import StudyResult
+from .rows import distinct, pick
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -58,19 +63,33 @@ def audit_figures(result: StudyResult, checkpoint: Checkpoint | None) -> "dict[s
 
 
 def adapted_figures(audited: AdaptedAudit) -> "dict[str, Figure]":
-    """Draw what an audit of an adapted model measured: the map of its heads, and its norms.
+    """Draw what an audit of an adapted model measured: the map of its heads, loss and accuracy.
 
     Args:
         audited: The audit.
     """
-    table = audited.profile.table
-    figures = {"heads": plot_head_map(table, audited.classes)}
-    measured = set(table.loc[table["status"] == "ok", "quantity"])
+    return _profile_figures(audited.result.table, audited.profile.table, audited.classes)
+
+
+def adapted_table_figures(result: StudyResult) -> "dict[str, Figure]":
+    """The same from a saved result alone.
+
+    Args:
+        result: An audit of an adapted model; its first checkpoint is the model without a remedy.
+    """
+    plain = pick(result.table, checkpoint=distinct(result.table, "checkpoint")[0])
+    lines = HeadThresholds(**result.provenance.resolved["thresholds"])
+    return _profile_figures(result.table, plain, classify_heads(plain, lines))
+
+
+def _profile_figures(
+    table: pd.DataFrame, plain: pd.DataFrame, classes: Sequence[HeadClass]
+) -> "dict[str, Figure]":
+    figures = {"heads": plot_head_map(plain, classes)}
+    measured = set(plain.loc[plain["status"] == "ok", "quantity"])
     for quantity in ("loss", "accuracy"):
         if quantity in measured:
-            figures[quantity] = plot_error(
-                audited.result.table, quantity=quantity, axis="n_key", log_y=False
-            )
+            figures[quantity] = plot_error(table, quantity=quantity, axis="n_key", log_y=False)
     return figures
 
 

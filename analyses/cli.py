@@ -106,9 +106,18 @@ class Audit:
     Hugging Face folder or name, a GGUF file, a state dict of HookedTransformer or nanoGPT) is fed a
     probe.
 
+    Several checkpoints, or a folder that holds several, are audited into one folder each below
+    `out`, once, with a page that shows the trend over steps; with `--watch` the folder is looked at
+    again and again, and each new checkpoint is audited as it appears, until interrupted.
+
     Attributes:
-        checkpoint: Folder, file or name; `resharpen checkpoints` lists what ships.
+        checkpoints: Folders, files or names; `resharpen checkpoints` lists what ships.
         out: Folder of the result.
+        watch: Keep looking at the folder, and audit each new checkpoint once.
+        poll_seconds: Seconds between two looks.
+        jobs: Audits side by side.
+        backend: Where they run: local processes, a Dask cluster, or Ray.
+        address: Address of a running Dask scheduler or Ray head; by default one is started here.
         weights: Which weights of a checkpoint of ours: raw, or an average such as ema-0.99.
         lengths: Lengths to measure at; by default every length of the task up to 64, or 32 to 1024
             for a probe, as far as the model allows.
@@ -134,8 +143,13 @@ class Audit:
         share: Share of dispersing heads from which a layer, or the model, disperses.
     """
 
-    checkpoint: tyro.conf.Positional[str]
+    checkpoints: tyro.conf.Positional[tuple[str, ...]]
     out: Path
+    watch: bool = False
+    poll_seconds: float = 30.0
+    jobs: int = 1
+    backend: Literal["local", "dask", "ray"] = "local"
+    address: str | None = None
     weights: str = "raw"
     lengths: tuple[int, ...] = ()
     n_sequences: int | None = None

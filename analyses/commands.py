@@ -1,7 +1,8 @@
 """What each command of the command line does. Prints nothing itself: it is given a voice."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,13 @@ from ..models.constructed import construct_set_complement
 from ..models.tasks import TASKS, Task
 from ..models.training import TrainingDiverged, discard_state, train
 from .adapted import audit_adapted
-from .audit_figures import adapted_figures, audit_figures
+from .audit_figures import adapted_figures, adapted_table_figures, audit_figures
 from .auditing import audit, default_lengths
+from .checkpoint_places import find_checkpoints
 from .differences import compare_audits, render_differences
 from .head_records import HeadThresholds
 from .judgement import Thresholds
+from .many_audits import audit_many, watch
 from .report import render_report, render_text
 from .result import StudyResult
 from .storage import check_destination
@@ -111,27 +114,98 @@ def run_construct(command: Any, say: Say) -> int:
 
 def run_audit(command: Any, say: Say) -> int:
     """``resharpen audit``: measure, judge, report; the status says how bad it is."""
+    sources = list(command.checkpoints)
+    if not sources:
+        raise ValueError("name at least one checkpoint: a folder, a file, or a shipped name")
+    if command.watch or len(sources) > 1 or _holds_several(sources[0]):
+        return _run_many_audits(command, sources, say)
     check_destination(command.out)
-    folder = Path(command.checkpoint)
-    is_ours = command.checkpoint in shipped_checkpoints() or is_checkpoint_folder(folder)
-    own_task = is_ours and command.probe in (None, "task") and not command.what_if
-    result, figures = (_audit_own if own_task else _audit_any)(command)
-    place = result.save(command.out, report=render_report(result, figures))
+    result, report = _audit_and_report(command, sources[0], progress=True)
+    place = result.save(command.out, report=report)
     say(render_text(result))
     say(f"report: {place / 'report.html'}")
-    worst = max(_SEVERITY[verdict.verdict] for verdict in result.verdicts)
-    return int(worst >= _SEVERITY[command.fail_on.upper()])
+    return int(_is_past([verdict.verdict for verdict in result.verdicts], command.fail_on))
 
 
-def _audit_own(command: Any) -> tuple[StudyResult, Any]:
+def _run_many_audits(command: Any, sources: list[str], say: Say) -> int:
+    """Several checkpoints, or one folder that is watched; status 2 if one could not be audited."""
+    settings = {
+        name: value
+        for name, value in asdict(command).items()
+        if name not in ("checkpoints", "out", "watch", "poll_seconds", "jobs", "backend", "address")
+    }
+    options: dict[str, Any] = {
+        "audit_one": partial(_audit_one, command),
+        "report": partial(_report_one, command),
+        "settings": {name: str(value) for name, value in settings.items()},
+        "jobs": command.jobs,
+        "backend": command.backend,
+        "address": command.address,
+        "on_done": lambda record: say(
+            f"{record.status:11} {record.name:24} {record.verdict or record.sentence}"
+        ),
+    }
+    if command.watch:
+        if len(sources) > 1:
+            raise ValueError(f"--watch takes one folder; got {len(sources)} sources")
+        records = watch(sources[0], command.out, poll_seconds=command.poll_seconds, **options)
+    else:
+        found = [
+            place
+            for source in sources
+            for place in (find_checkpoints(source) if _holds_several(source) else [source])
+        ]
+        records = audit_many(found, command.out, **options)
+    say(f"trend: {command.out / 'trend.html'}")
+    if any(record.status == "failed" for record in records):
+        return 2
+    return int(_is_past([record.verdict for record in records], command.fail_on))
+
+
+def _holds_several(source: str) -> bool:
+    """Whether a source is a folder of checkpoints rather than a checkpoint."""
+    folder = Path(source)
+    return folder.is_dir() and not (folder / "config.json").exists()
+
+
+def _is_past(verdicts: Iterable[str | None], fail_on: str) -> bool:
+    worst = max((_SEVERITY[verdict] for verdict in verdicts if verdict), default=0)
+    return worst >= _SEVERITY[fail_on.upper()]
+
+
+def _audit_one(command: Any, source: Any) -> StudyResult:
+    return _audit(command, str(source), progress=False)[0]
+
+
+def _report_one(command: Any, result: StudyResult, source: Any) -> str:
+    """The report of one of many audits, drawn from its table alone."""
+    if result.provenance.resolved.get("model") is None:
+        checkpoint = load_checkpoint(source)
+        return render_report(result, audit_figures(result, checkpoint))
+    return render_report(result, adapted_table_figures(result))
+
+
+def _audit_and_report(command: Any, source: str, progress: bool) -> tuple[StudyResult, str]:
+    result, figures = _audit(command, source, progress)
+    return result, render_report(result, figures)
+
+
+def _audit(command: Any, source: str, progress: bool) -> tuple[StudyResult, Any]:
+    is_ours = source in shipped_checkpoints() or is_checkpoint_folder(Path(source))
+    own_task = is_ours and command.probe in (None, "task") and not command.what_if
+    return (_audit_own if own_task else _audit_any)(command, source, progress)
+
+
+def _audit_own(command: Any, source: str, progress: bool) -> tuple[StudyResult, Any]:
     """A checkpoint of ours on its own task, with the theorem's curves."""
-    checkpoint = load_checkpoint(command.checkpoint)
-    with tqdm(unit="batch", desc=f"auditing {checkpoint.name}", leave=False) as bar:
+    checkpoint = load_checkpoint(source)
+    title = f"auditing {checkpoint.name}"
+    with tqdm(unit="batch", desc=title, leave=False, disable=not progress) as bar:
         result = audit(
             checkpoint,
             weights=command.weights,
             lengths=command.lengths or None,
-            n_sequences=command.n_sequences or 256,
+            n_sequences=command.n_sequences,
             seed=command.seed,
             thresholds=_thresholds(Thresholds, command),
             progress=lambda done, total, length: _advance(bar, done, total),
@@ -139,15 +213,14 @@ def _audit_own(command: Any) -> tuple[StudyResult, Any]:
     return result, audit_figures(result, checkpoint)
 
 
-def _audit_any(command: Any) -> tuple[StudyResult, Any]:
+def _audit_any(command: Any, source: str, progress: bool) -> tuple[StudyResult, Any]:
     """Any model on a probe."""
     heads = [_head(text) for text in command.what_if_heads] or None
-    encode = None
-    if command.probe == "text":
-        encode = load_tokenizer(command.checkpoint)
-    with tqdm(unit="sequence", desc=f"auditing {command.checkpoint}", leave=False) as bar:
+    encode = load_tokenizer(source) if command.probe == "text" else None
+    title = f"auditing {Path(source).name}"
+    with tqdm(unit="sequence", desc=title, leave=False, disable=not progress) as bar:
         audited = audit_adapted(
-            command.checkpoint,
+            source,
             weights=command.weights,
             probe=command.probe or "repeated",
             lengths=command.lengths or None,

@@ -69,8 +69,8 @@ def plot_trend(
         if quantity == "heads":
             traces = _head_traces(rows, x_of, x_title)
             y_title = "heads"
-            most = rows_where(rows, rows["place"] == "model")["count"].max()
-            figure.update_yaxes(dtick=max(1, math.ceil(int(most) / 5)), row=number, col=1)
+            most = max(rows["count"].tolist())
+            figure.update_yaxes(dtick=max(1, math.ceil(most / 5)), row=number, col=1)
         else:
             traces = _lines(rows, x_of, x_title)
             unit = str(rows["unit"].iloc[0])
@@ -79,6 +79,7 @@ def plot_trend(
             figure.add_trace(trace, row=number, col=1)
         figure.update_yaxes(title_text=y_title, row=number, col=1)
     figure.update_yaxes(rangemode="tozero")
+    figure.update_layout(legend_traceorder="grouped")  # stacked areas would turn it round
     _label_x(figure, trend, x_of, x_title, len(panels))
     style_axes(figure)
     return figure

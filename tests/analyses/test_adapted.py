@@ -139,6 +139,28 @@ def test_the_command_line_audits_and_compares(
     assert said.startswith("first -> second: of 7 verdicts")
 
 
+def test_a_folder_of_checkpoints_is_audited_once_with_its_trend(
+    gpt2: GPT2LMHeadModel, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for step in (10, 9):
+        gpt2.save_pretrained(tmp_path / "run" / f"checkpoint-{step}")
+    out = tmp_path / "audits"
+    command = ("audit", tmp_path / "run", "--out", out, "--lengths", 16, 32, 64)
+    code, said, _ = run(capsys, *command, "--n-sequences", 2)
+    assert code == 0
+    assert [line.split()[:2] for line in said.splitlines()[:2]] == [
+        ["audited", "checkpoint-9"],
+        ["audited", "checkpoint-10"],
+    ]
+    assert "Attention heads" in (out / "checkpoint-9" / "report.html").read_text()
+    assert (out / "trend.html").exists()
+    _, said, _ = run(capsys, *command, "--n-sequences", 2)
+    assert said.startswith("kept")
+    code, said, _ = run(capsys, "audit", tmp_path / "run", "nowhere", *command[2:])
+    assert code == 2
+    assert "'nowhere' is no folder" in said
+
+
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
