@@ -19,6 +19,7 @@ from ..models.probes import Probe, get_probe
 from .head_classes import classify_heads
 from .head_records import HeadClass, HeadThresholds
 from .head_verdicts import judge_heads
+from .progress import Progress, advancing
 from .provenance import provenance
 from .result import StudyResult
 from .rows import distinct, over, pick
@@ -69,7 +70,7 @@ def audit_adapted(
     weights: str = "raw",
     dtype: str = "auto",
     device_map: Any = None,
-    progress: Callable[[int, int, int], None] | None = None,
+    progress: bool | Progress | None = None,
 ) -> AdaptedAudit:
     """Measure a model on a probe, classify its heads, judge it, and try remedies on it.
 
@@ -91,7 +92,7 @@ def audit_adapted(
         weights: For our checkpoints: which weights, ``"raw"`` or an average.
         dtype: For Hugging Face: dtype to load in.
         device_map: For Hugging Face: as ``from_pretrained`` takes it.
-        progress: Called as ``progress(done, total, length)``.
+        progress: ``True`` for a bar, or called as ``progress(done, total, length)``.
 
     Raises:
         CheckpointError: If the model cannot be read.
@@ -108,19 +109,21 @@ def audit_adapted(
         "seed": seed,
         "past_positions": past_positions,
         "batch_tokens": batch_tokens,
-        "progress": progress,
     }
-    plain = profile(adapter, feed, ladder, labels=_labels(label), **options)
+    with advancing(progress, f"auditing {label}", "sequence") as advance:
+        plain = profile(adapter, feed, ladder, labels=_labels(label), progress=advance, **options)
     tables = [plain.table]
     for remedy in what_if:
         changes = remedy if isinstance(remedy, Remedy) else None
-        with remedy.applied(adapter):
+        title = f"what if {remedy.name}"
+        with remedy.applied(adapter), advancing(progress, title, "sequence") as advance:
             changed = profile(
                 adapter,
                 feed,
                 ladder,
                 labels=_labels(f"{label} + {remedy.name}"),
                 remedy=changes,
+                progress=advance,
                 **options,
             )
         tables.append(changed.table)

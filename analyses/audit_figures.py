@@ -1,12 +1,13 @@
 """The figures of an audit's report."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from ..interp.capturing import capture
+from ..interp.tables import table as make_table
 from ..models.checkpoint import Checkpoint
 from ..models.tasks import seeded_generator, task_from_dict
 from .adapted import AdaptedAudit
@@ -17,6 +18,7 @@ from .figures import (
     plot_head_map,
     plot_patterns,
     plot_rescaling,
+    retitle,
 )
 from .head_classes import classify_heads
 from .head_records import HeadClass, HeadThresholds
@@ -87,10 +89,42 @@ def _profile_figures(
 ) -> "dict[str, Figure]":
     figures = {"heads": plot_head_map(plain, classes)}
     measured = set(plain.loc[plain["status"] == "ok", "quantity"])
+    if len(distinct(table, "checkpoint")) > 1 and "normalised_entropy" in measured:
+        figures["what if"] = retitle(
+            plot_error(
+                _mean_over_heads(table), quantity="normalised_entropy", axis="n_key", log_y=False
+            ),
+            "What if: normalised entropy, mean over heads",
+        )
     for quantity in ("loss", "accuracy"):
         if quantity in measured:
             figures[quantity] = plot_error(table, quantity=quantity, axis="n_key", log_y=False)
     return figures
+
+
+def _mean_over_heads(frame: pd.DataFrame) -> pd.DataFrame:
+    """Normalised entropy of the mean head at each number of keys, one series a checkpoint."""
+    rows = pick(frame, quantity="normalised_entropy")
+    means: Any = rows.groupby(["checkpoint", "n_key"], sort=False)["mean"].agg(
+        ["mean", "min", "max"]
+    )
+    return make_table(
+        {
+            "study": "audit",
+            "checkpoint": checkpoint,
+            "length": n_key,
+            "n_key": n_key,
+            "site": "all heads",
+            "quantity": "normalised_entropy",
+            "unit": "ratio",
+            "mean": values["mean"],
+            "n_obs": 1,
+            "min": values["min"],
+            "max": values["max"],
+            "status": "ok",
+        }
+        for (checkpoint, n_key), values in means.iterrows()
+    )
 
 
 def _head_names(checkpoint: Checkpoint) -> list[str]:

@@ -5,7 +5,7 @@
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from .expectations import (
 )
 from .head_records import HeadThresholds
 from .judgement import Thresholds, judge
+from .progress import Progress, advancing
 from .provenance import provenance
 from .result import StudyResult
 
@@ -53,7 +54,7 @@ def audit(
     seed: int = 0,
     thresholds: Thresholds | None = None,
     name: str | None = None,
-    progress: Callable[[int, int, int], None] | None = None,
+    progress: bool | Progress | None = None,
     **adapted: Any,
 ) -> StudyResult:
     """Audit a model: a checkpoint of ours on its task, a model on a sample, any other on a probe.
@@ -77,7 +78,7 @@ def audit(
         seed: Seed of the sequences.
         thresholds: Where the lines are drawn.
         name: What to call the model in tables; a checkpoint's own name by default.
-        progress: Called as ``progress(done, total, length)``.
+        progress: ``True`` for a bar, or called as ``progress(done, total, length)``.
         **adapted: Further arguments of :func:`resharpen.analyses.audit_adapted`.
 
     Returns:
@@ -114,21 +115,22 @@ def audit(
         lengths = default_lengths(task)
     ladder = tuple(sorted(set(lengths)))
     described = None if task is None or sample is not None else task.to_dict()
-    table = sweep(
-        model,
-        feed,
-        ladder,
-        batch=min(n_sequences, 256),
-        n_batches=max(1, -(-n_sequences // 256)),
-        seed=seed,
-        labels={
-            "study": "audit",
-            "checkpoint": label,
-            "task": None if described is None else described["name"],
-            "seed": None if checkpoint is None else checkpoint.seed,
-        },
-        progress=progress,
-    )
+    with advancing(progress, f"auditing {label}", "batch") as advance:
+        table = sweep(
+            model,
+            feed,
+            ladder,
+            batch=min(n_sequences, 256),
+            n_batches=max(1, -(-n_sequences // 256)),
+            seed=seed,
+            labels={
+                "study": "audit",
+                "checkpoint": label,
+                "task": None if described is None else described["name"],
+                "seed": None if checkpoint is None else checkpoint.seed,
+            },
+            progress=advance,
+        )
     curves, no_theorem = expect(table, label, model, checkpoint, described)
     findings = [compare_everywhere(table, curve) for curve in curves]
     verdicts = judge(table, curves, label, lines, no_theorem=no_theorem)

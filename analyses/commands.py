@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from tqdm.auto import tqdm
 
 from ..interp.remedies import parse_remedy
 from ..interp.sweeping import sweep
@@ -199,17 +198,15 @@ def _audit(command: Any, source: str, progress: bool) -> tuple[StudyResult, Any]
 def _audit_own(command: Any, source: str, progress: bool) -> tuple[StudyResult, Any]:
     """A checkpoint of ours on its own task, with the theorem's curves."""
     checkpoint = load_checkpoint(source)
-    title = f"auditing {checkpoint.name}"
-    with tqdm(unit="batch", desc=title, leave=False, disable=not progress) as bar:
-        result = audit(
-            checkpoint,
-            weights=command.weights,
-            lengths=command.lengths or None,
-            n_sequences=command.n_sequences,
-            seed=command.seed,
-            thresholds=_thresholds(Thresholds, command),
-            progress=lambda done, total, length: _advance(bar, done, total),
-        )
+    result = audit(
+        checkpoint,
+        weights=command.weights,
+        lengths=command.lengths or None,
+        n_sequences=command.n_sequences,
+        seed=command.seed,
+        thresholds=_thresholds(Thresholds, command),
+        progress=progress,
+    )
     return result, audit_figures(result, checkpoint)
 
 
@@ -217,24 +214,22 @@ def _audit_any(command: Any, source: str, progress: bool) -> tuple[StudyResult, 
     """Any model on a probe."""
     heads = [_head(text) for text in command.what_if_heads] or None
     encode = load_tokenizer(source) if command.probe == "text" else None
-    title = f"auditing {Path(source).name}"
-    with tqdm(unit="sequence", desc=title, leave=False, disable=not progress) as bar:
-        audited = audit_adapted(
-            source,
-            weights=command.weights,
-            probe=command.probe or "repeated",
-            lengths=command.lengths or None,
-            n_sequences=command.n_sequences or 8,
-            seed=command.seed,
-            thresholds=_thresholds(HeadThresholds, command),
-            what_if=[parse_remedy(text, heads) for text in command.what_if],
-            encode=encode,
-            text=command.text,
-            past_positions=command.past_positions,
-            dtype=command.dtype,
-            device_map=command.device_map,
-            progress=lambda done, total, length: _advance(bar, done, total),
-        )
+    audited = audit_adapted(
+        source,
+        weights=command.weights,
+        probe=command.probe or "repeated",
+        lengths=command.lengths or None,
+        n_sequences=command.n_sequences or 8,
+        seed=command.seed,
+        thresholds=_thresholds(HeadThresholds, command),
+        what_if=[parse_remedy(text, heads) for text in command.what_if],
+        encode=encode,
+        text=command.text,
+        past_positions=command.past_positions,
+        dtype=command.dtype,
+        device_map=command.device_map,
+        progress=progress,
+    )
     return audited.result, adapted_figures(audited)
 
 
@@ -289,11 +284,6 @@ def run_checkpoints(command: Any, say: Say) -> int:
         config = checkpoint.config
         say(f"{name:28} {config.norm_placement:9} {config.normalization_type:6} {origin}")
     return 0
-
-
-def _advance(bar: Any, done: int, total: int) -> None:
-    bar.total = total
-    bar.update(done - bar.n)
 
 
 def _error_text(errors: pd.DataFrame) -> str:

@@ -1,0 +1,56 @@
+"""A training process that is killed outright (SIGKILL), in its own process, resumes bit for bit."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from resharpen.models import SetComplement, TrainingConfig, TransformerConfig, train
+from resharpen.models.training.state import STATE_FILE
+
+CODE = """
+import sys, torch
+torch.set_num_threads(1)
+from resharpen.models import SetComplement, TrainingConfig, TransformerConfig, train
+cfg = TransformerConfig(d_vocab=12, d_model=16, norm_placement="res_post")
+recipe = TrainingConfig(length=4, n_steps=100000, batch_size=8, save_every=7, schedule="constant")
+train(cfg, SetComplement(12), recipe, [0, 1], folder=sys.argv[1])
+"""
+
+
+@pytest.mark.slow
+def test_sigkill_at_any_moment_loses_nothing(tmp_path: Path) -> None:
+    cfg = TransformerConfig(d_vocab=12, d_model=16, norm_placement="res_post")
+
+    def run_to(n_steps: int):
+        recipe = TrainingConfig(
+            length=4, n_steps=n_steps, batch_size=8, save_every=7, schedule="constant"
+        )
+        return train(cfg, SetComplement(12), recipe, [0, 1])
+
+    for wait in (0.05, 0.11, 0.23):
+        place = tmp_path / f"{wait}"
+        process = subprocess.Popen([sys.executable, "-c", CODE, str(place)])
+        try:
+            deadline = time.monotonic() + 120
+            while not (place / STATE_FILE).exists():
+                assert process.poll() is None and time.monotonic() < deadline
+                time.sleep(0.02)
+            time.sleep(wait)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        # The state says how far it came; a run of exactly that many steps is the reference.
+        with safe_open(place / STATE_FILE, "pt") as file:
+            done = int((file.metadata() or {})["step"])
+            kept = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        assert done % 7 == 0
+        whole = run_to(done)
+        for index, checkpoint in enumerate(whole):
+            for number, name in enumerate(checkpoint.weights["raw"]):
+                assert torch.equal(kept[f"weight.{number}"][index], checkpoint.weights["raw"][name])
