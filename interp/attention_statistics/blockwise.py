@@ -23,7 +23,7 @@ FLOAT32_SCORE_LIMIT = 64.0
 """Largest ``scale * |q| * |k|`` of a block whose scores are formed in float32. The rounding error
 of a float32 score was measured at up to 3 * 2**-24 times that bound (d_head 64 to 256, 4 million
 scores), 1.2e-5 here at the worst; beyond it the product is formed in float64 (the block takes about
-1.5 times as long), and only the differences to the row's maximum are rounded to float32."""
+1.8 times as long), and only the differences to the row's maximum are rounded to float32."""
 
 
 @dataclass(frozen=True)

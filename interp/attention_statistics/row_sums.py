@@ -65,15 +65,14 @@ class RowSums:
         a slice of the tile's keys and which of them a mass sums, 0/1.
         """
         differences, weights = scratch
-        shown = None
-        if visible is not None and not self.base.isdisjoint(("score_spread", "score_deviation")):
-            shown = visible.to(scores.dtype)
         seen = scores.shape[-1] if visible is None else visible.sum(-1, keepdim=True)
-        spare = weights if weights.dtype is scores.dtype else torch.empty_like(scores)
-        if "score_spread" in self.base:
-            self._take_minimum(scores, spare, shown)
-        if "score_deviation" in self.base:
-            self._take_moments(scores, spare, shown, seen)
+        if not self.base.isdisjoint(("score_spread", "score_deviation")):
+            shown = None if visible is None else visible.to(scores.dtype)
+            spare = weights if weights.dtype is scores.dtype else torch.empty_like(scores)
+            if "score_spread" in self.base:
+                self._take_minimum(scores, spare, shown)
+            if "score_deviation" in self.base:
+                self._take_moments(scores, spare, shown, seen)
         if "sink_mass" in self.base and not self.first_known:
             self._take_first(scores, visible)
         self.count = self.count + seen

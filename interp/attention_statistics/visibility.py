@@ -83,7 +83,8 @@ class Visibility:
         if not conditions:
             return True
         visible = functools.reduce(torch.Tensor.logical_and, conditions)
-        visible = visible.expand(*visible.shape[:2], query.shape[2], key.shape[3])
+        whole = torch.broadcast_shapes(visible.shape, (1, 1, query.shape[2], key.shape[3]))
+        visible = visible.expand(whole)
         if n_ordered == len(conditions):
             return visible
         if not bool(visible.any()):

@@ -10,7 +10,7 @@ from .attention_rows import (
     attention_rule,
     relevant_mass_of_rows,
 )
-from .ladder import Ladder, geometric_ladder
+from .ladder import Ladder, geometric_ladder, joined_ladder
 from .observing import ProfileObserver, Reading
 from .result import Observable, Probing, Profile
 from .running import profile
@@ -26,6 +26,7 @@ __all__ = [
     "Reading",
     "attention_rule",
     "geometric_ladder",
+    "joined_ladder",
     "profile",
     "relevant_mass_of_rows",
 ]

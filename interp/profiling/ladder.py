@@ -98,6 +98,23 @@ def geometric_ladder(longest: int, n_bins: int = 12, tolerance: float = 0.05) ->
     return Ladder(tuple(reversed(kept)), tolerance)
 
 
+def joined_ladder(asked: Iterable[int], n_bins: int = 12, tolerance: float = 0.05) -> Ladder:
+    """The lengths that were asked for, and the geometric rungs between them.
+
+    A few lengths are too few points for a slope with an interval; one pass over the longest has the
+    rows of every other rung anyway. What would come closer than the tolerance allows is left out,
+    geometric rungs before lengths that were asked for, short ones before long ones.
+    """
+    lengths = sorted(set(asked), reverse=True)
+    between = geometric_ladder(lengths[0], n_bins, tolerance).rungs
+    kept: list[tuple[int, int, int]] = []
+    for rung in (*lengths, *reversed(between)):
+        ((low, high),) = Ladder((rung,), tolerance).windows
+        if all(high < other_low or low > other_high for _, other_low, other_high in kept):
+            kept.append((rung, low, high))
+    return Ladder(tuple(sorted(rung for rung, _, _ in kept)), tolerance)
+
+
 def checked_ladder(rungs: Ladder | Iterable[int] | None, longest: int, n_bins: int) -> Ladder:
     """The ladder that was asked for: explicit rungs, or a geometric one."""
     if rungs is None:

@@ -12,7 +12,7 @@ from ..drawing import length_generator
 from ..sweeping import Progress
 from ..tables import concatenate, table
 from .attention_rows import chosen_statistics
-from .ladder import Ladder, checked_ladder
+from .ladder import Ladder, checked_ladder, joined_ladder
 from .observing import ProfileObserver, ReferenceObserver, Remedy
 from .outputs import score_output
 from .places import REFERENCE, Positions, find_positions
@@ -94,9 +94,10 @@ def profile(
         lengths: Lengths, each 1 or more, all different; run in increasing order.
         n_sequences: Sequences a length.
         statistics: ``"full"``, ``"fast"`` (entropy and effective support) or names.
-        ladder: Rungs of ``n_key``, or ``None`` for ``n_bins`` geometric ones from 4 on. The longest
-            row of each pass always has a rung.
-        n_bins: Number of rungs of the longest length, where no ladder is given.
+        ladder: Rungs of ``n_key``, or ``None`` for ``n_bins`` geometric ones from 4 on, and the
+            lengths themselves where one pass stands for all. The longest row of each pass always
+            has a rung.
+        n_bins: Number of geometric rungs of the longest length, where no ladder is given.
         one_pass: Run only the longest length; its first positions stand for the shorter ones.
             ``None``: where the model is causal and the probe is ``nested``.
         seed: Seed of what is drawn (not a column of the table).
@@ -206,7 +207,7 @@ def _plan(
     notes = []
     if len(asked) > 1 and (nested if one_pass is None else one_pass):
         notes.append(f"One pass of length {asked[-1]} was run; its rows give every smaller n_key.")
-        ladder = asked if ladder is None else ladder
+        ladder = joined_ladder(asked, n_bins) if ladder is None else ladder
         asked = asked[-1:]
     plan = _Plan(
         adapter,

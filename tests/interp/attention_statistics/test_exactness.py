@@ -196,6 +196,17 @@ def test_alibi_and_relative_bias(causal, oracle, agrees, draw, small_tile):
             agrees(rows[name], expected[name], absolute=ABSOLUTE.get(name, 2e-7))
 
 
+def test_a_mask_function_may_ignore_its_arguments(draw, small_tile):
+    query, key, _ = draw()
+    plain = row_statistics(query, key, tile=small_tile)
+    seen = AttentionRule(mask=lambda b, h, q, k: torch.tensor(True))
+    assert torch.equal(
+        row_statistics(query, key, seen, tile=small_tile)["entropy"], plain["entropy"]
+    )
+    hidden = AttentionRule(mask=lambda b, h, q, k: torch.tensor(False))
+    assert row_statistics(query, key, hidden, tile=small_tile).counts()["no_key"] == 2 * 4 * 50
+
+
 def test_relative_bias_refuses_a_distance_outside_its_table(draw):
     query, key, _ = draw()
     rule = AttentionRule(causal=False, bias=relative_bias(torch.zeros(4, 21), zero=10))

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resharpen.interp.profiling import Ladder, geometric_ladder
+from resharpen.interp.profiling import Ladder, geometric_ladder, joined_ladder
 from resharpen.interp.profiling.ladder import bin_rows
 
 
@@ -76,3 +76,12 @@ def test_bad_ladders_are_refused() -> None:
         Ladder((8, 4))
     with pytest.raises(ValueError, match=r"tolerance must lie in 0..1"):
         Ladder((4,), tolerance=1.0)
+
+
+def test_asked_lengths_are_joined_by_the_rungs_between_them():
+    rungs = joined_ladder([128, 512, 2048, 8192]).rungs
+    assert {128, 512, 2048, 8192} <= set(rungs)
+    assert len(rungs) >= 12
+    dense = joined_ladder(range(1, 65)).rungs
+    assert dense[-1] == 64 and dense[:5] == (1, 2, 3, 4, 5)
+    assert joined_ladder([7], n_bins=1).rungs == (7,)
