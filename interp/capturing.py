@@ -4,8 +4,7 @@ Works on anything with HookedTransformer-compatible hook points. The model is le
 own hooks, the train or eval mode of every module, also after an exception or an interrupt.
 """
 
-import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -13,6 +12,8 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from ..models.sites import check_hook_names
 
 T = TypeVar("T")
 
@@ -72,21 +73,6 @@ def evaluating(model: HookedModel) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
-
-
-def check_hook_names(model: HookedModel, names: Iterable[str]) -> None:
-    """Refuse hook names that the model does not declare.
-
-    Raises:
-        ValueError: Naming the first unknown name and the closest known ones.
-    """
-    for name in names:
-        if name not in model.hook_dict:
-            close = difflib.get_close_matches(name, list(model.hook_dict), n=3, cutoff=0.0)
-            raise ValueError(
-                f"the model has no hook point {name!r}; the closest are "
-                f"{', '.join(map(repr, close)) or 'none: it declares no hook points'}"
-            )
 
 
 def capture(

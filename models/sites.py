@@ -37,8 +37,9 @@ TransformerLens's own encoders call that norm ``ln1``, which its ``ActivationCac
 read as an input norm.
 """
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -134,6 +135,23 @@ def list_sites(model: HasHooks, kind: str | None = None) -> tuple[Site, ...]:
         raise ValueError(f"kind of site must be one of {', '.join(AXES)}; got {kind!r}")
     found = (site_from_name(name) for name in model.hook_dict)
     return tuple(site for site in found if site and (kind is None or site.kind == kind))
+
+
+def check_hook_names(model: HasHooks, names: Iterable[str]) -> None:
+    """Refuse hook names that the model does not declare.
+
+    TransformerLens answers an unknown name in a filter with an empty cache, without a word.
+
+    Raises:
+        ValueError: Naming the first unknown name and the closest known ones.
+    """
+    for name in names:
+        if name not in model.hook_dict:
+            close = difflib.get_close_matches(name, list(model.hook_dict), n=3, cutoff=0.0)
+            raise ValueError(
+                f"the model has no hook point {name!r}; the closest are "
+                f"{', '.join(map(repr, close)) or 'none: it declares no hook points'}"
+            )
 
 
 def norm_position(name: str) -> str:

@@ -16,6 +16,7 @@ from .cache import TransformerCache
 from .config import TransformerConfig
 from .norms import Norm
 from .placements import PLACEMENTS
+from .sites import check_hook_names
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -355,25 +356,6 @@ class Transformer(HookedRootModule):
             f"{kind}, norms: {cfg.norm_placement} ({cfg.normalization_type}), {final} final norm, "
             f"positions: {cfg.positional_embedding_type}, {n_parameters:,} parameters)"
         )
-
-
-def check_hook_names(model: HookedRootModule, names: Sequence[str]) -> None:
-    """Refuse a hook name that the model does not have.
-
-    TransformerLens answers an unknown name in a filter with an empty cache, without a word.
-
-    Raises:
-        ValueError: Naming the first unknown name and the closest known ones.
-    """
-    import difflib
-
-    for name in names:
-        if name not in model.hook_dict:
-            close = difflib.get_close_matches(name, model.hook_dict, n=3, cutoff=0.0)
-            raise ValueError(
-                f"the model has no hook point {name!r}; the closest are {', '.join(close)} "
-                f"(all of them: model.hook_dict)"
-            )
 
 
 def _check_tokens(tokens: Any, cfg: TransformerConfig) -> Tensor:
