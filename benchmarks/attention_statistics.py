@@ -30,9 +30,11 @@ SIDES = {
     "all": "forward + every statistic of every row",
     "beside": "forward, sdpa untouched, + entropy and effective support beside it",
     "eager": "forward, output_attentions=True, + entropy and effective support",
+    "eager_all": "the same, + every statistic from the stored patterns",
     "lens": "TransformerLens run_with_cache of the patterns, + entropy and effective support",
 }
-STORES_PATTERNS = ("eager", "lens")
+STORES_PATTERNS = {"eager": ("two", "all"), "eager_all": ("all",), "lens": ("two", "all")}
+"""The sides that store patterns, and ours that each is set against."""
 N_LAYERS, N_HEADS, D_HEAD, D_MLP, D_VOCAB = 4, 8, 64, 1376, 1000
 """Llama's own proportion of the MLP: 8/3 of the width, rounded up."""
 SCORE_SIZE = 3.0
@@ -71,14 +73,35 @@ def pattern_means(pattern: Any) -> float:
     return float(torch.special.entr(pattern).sum(-1).mean())
 
 
+def every_pattern_statistic(pattern: Any) -> float:
+    """Every statistic that ours gives, from a stored causal pattern, head by head."""
+    import torch
+
+    n = torch.arange(1, pattern.shape[-1] + 1)
+    visible = torch.ones(pattern.shape[-2:], dtype=torch.bool).tril_()
+    entropies = []
+    for head in pattern[0]:
+        entropy = torch.special.entr(head).sum(-1)
+        wanted = [entropy.exp(), entropy / n.log(), 1.0 / head.square().sum(-1), head.amax(-1)]
+        wanted += [head[..., 0], head.topk(4, -1).values.sum(-1)]
+        wanted.append(torch.where(visible & ~visible.tril(-16), head, 0.0).sum(-1))
+        scores = head.log()
+        wanted.append(scores.amax(-1) - torch.where(visible, scores, torch.inf).amin(-1))
+        mean = torch.where(visible, scores, 0.0).sum(-1, keepdim=True) / n[:, None]
+        wanted.append(torch.where(visible, (scores - mean).square(), 0.0).sum(-1).div(n).sqrt())
+        entropies.append(float(entropy.mean()))
+    return sum(entropies) / len(entropies)
+
+
 def make_side(side: str, score_size: float, longest: int) -> Callable[[Any], list[float]]:
     """A function of tokens that runs the side once and returns each layer's mean entropy."""
-    if side == "eager":
+    if side in ("eager", "eager_all"):
         model = build_model("eager", score_size, longest)
+        reduce = pattern_means if side == "eager" else every_pattern_statistic
 
         def run_eager(tokens: Any) -> list[float]:
             result = model(tokens, use_cache=False, output_attentions=True)
-            return [pattern_means(pattern) for pattern in result.attentions]
+            return [reduce(pattern) for pattern in result.attentions]
 
         return run_eager
     if side == "lens":
@@ -246,7 +269,7 @@ def compare(arguments: argparse.Namespace) -> dict[str, Any]:
                 extra = max(one["extra_mib"] for one in taken)
                 row = {"side": name, "n": length, "seconds": seconds, "cpu": cpu}
                 rows.append(row | {"extra_mib": extra})
-                print(f"{name:>8} n={length:<6} {seconds:8.3f} s {extra:9.1f} MiB", flush=True)
+                print(f"{name:>9} n={length:<6} {seconds:8.3f} s {extra:9.1f} MiB", flush=True)
         version = next(iter(sides.values())).torch
     finally:
         for side in sides.values():
@@ -268,19 +291,19 @@ def render(rows: list[dict[str, Any]]) -> str:
     """The table: for every length, seconds and memory of each side, and what the targets ask."""
     at = {(row["side"], row["n"]): row for row in rows}
     heads = ("", "n", "seconds", "extra MiB", "/ plain", "cpu / plain")
-    lines = ["", "{:>8} {:>6} {:>9} {:>10} {:>8} {:>12}".format(*heads)]
+    lines = ["", "{:>9} {:>6} {:>9} {:>10} {:>8} {:>12}".format(*heads)]
     for n in sorted({row["n"] for row in rows}):
         for side in SIDES:
             if (side, n) not in at:
                 continue
             row, plain = at[side, n], at.get(("plain", n))
-            line = f"{side:>8} {n:>6} {row['seconds']:9.3f} {row['extra_mib']:10.1f}"
+            line = f"{side:>9} {n:>6} {row['seconds']:9.3f} {row['extra_mib']:10.1f}"
             if plain is not None:
                 line += (
                     f" {row['seconds'] / plain['seconds']:8.2f} {row['cpu'] / plain['cpu']:12.2f}"
                 )
             if side in STORES_PATTERNS:
-                for ours in ("two", "all"):
+                for ours in STORES_PATTERNS[side]:
                     if mine := at.get((ours, n)):
                         faster = row["seconds"] / mine["seconds"]
                         smaller = row["extra_mib"] / mine["extra_mib"]
@@ -324,7 +347,7 @@ def designs(arguments: argparse.Namespace) -> dict[str, Any]:
                 q, k, statistics=ALL_STATISTICS
             ),
             "blockwise, large scores (float64 product)": lambda a=(q, k, v): (
-                attention_with_statistics(*a, AttentionRule(scale=1.0))
+                attention_with_statistics(*a, rule=AttentionRule(scale=1.0))
             ),
             "blockwise, bfloat16 arrays": lambda a=half: attention_with_statistics(*a),
         }
