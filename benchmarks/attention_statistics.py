@@ -349,7 +349,9 @@ def designs(arguments: argparse.Namespace) -> dict[str, Any]:
             "blockwise, large scores (float64 product)": lambda a=(q, k, v): (
                 attention_with_statistics(*a, rule=AttentionRule(scale=1.0))
             ),
-            "blockwise, bfloat16 arrays": lambda a=half: attention_with_statistics(*a),
+            "blockwise, bfloat16 arrays": lambda a=half: attention_with_statistics(
+                a[0], a[1], a[2]
+            ),
         }
         for shape in ((128, 512), (256, 512), (256, 1024), (128, 2048)):
             for scores in (2**17, 2**18, 2**19, 2**20):
