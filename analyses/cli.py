@@ -228,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             prog="resharpen",
             description="Does attention disperse as the input grows, and what brings it back?",
             args=arguments,
-            config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
+            config=(tyro.conf.OmitArgPrefixes,),
         )
     except ValueError as error:  # a value that parses and that the configuration refuses
         print(f"resharpen: {error}", file=sys.stderr)

@@ -131,3 +131,15 @@ def test_errors_are_one_sentence_and_status_2(
     assert "Traceback" not in complaint
     assert [path.name for path in tmp_path.iterdir()] == ["thesis"]
     assert (thesis / "chapter.tex").read_text() == "precious"
+
+
+def test_switches_are_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, complaint = run(capsys, "audit", "a", "b", "--out", tmp_path / "out", "--watch")
+    assert code == 2
+    assert "--watch takes one folder; got 2 sources" in complaint
+    code, _, _ = run(
+        capsys,
+        *("construct", "--out", tmp_path / "made", "--norm-placement", "pre", "--final-norm"),
+    )
+    assert code == 0
+    assert load_checkpoint(tmp_path / "made").config.final_norm
