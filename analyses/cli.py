@@ -251,7 +251,7 @@ def execute(command: Any) -> int:
     try:
         return run(command, print)
     except KeyboardInterrupt:
-        sentence = "interrupted; training that had begun resumes with the same command"
+        sentence = "interrupted; what is finished is kept, and the same command goes on from there"
         print(f"resharpen: {sentence}", file=sys.stderr)
         return 130
     except (ValueError, OSError, commands.TrainingDiverged) as error:
