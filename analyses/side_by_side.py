@@ -64,7 +64,8 @@ def run_side_by_side(
     the tasks run one after another in this process, with all its threads.
 
     A worker that dies loses its own task only: that is run once more, and is a `TaskFailure` if it
-    dies again. (On a Dask cluster of your own, the cluster's `allowed-failures` says how often.)
+    dies again. (On a Dask cluster of your own, its `allowed-failures` says how often before
+    that.)
     On an interrupt nothing new is begun and what runs is stopped; what `on_done` has heard of is
     done.
 
@@ -110,12 +111,17 @@ def run_side_by_side(
     return results
 
 
+LOST = "KilledWorker"
+"""Kind of a task that Dask gave up since its worker died."""
+
+
 def _run(waiting: dict[int, bytes], site: _Site, note: Callable[[int, Any], None]) -> None:
     """Run what waits; whatever was under way when a worker died is run again, one at a time."""
     while waiting:
         sent: list[int] = []
+        lost: list[int] = []
         with closing(_one_pass(dict(waiting), site, sent)) as done:
-            while waiting:
+            while len(waiting) > len(lost):
                 try:
                     index, result = next(done)
                 except Exception as error:
@@ -124,6 +130,10 @@ def _run(waiting: dict[int, bytes], site: _Site, note: Callable[[int, Any], None
                             f"the tasks could not be sent to their workers: {_one_line(error)}"
                         ) from error
                     break
+                if isinstance(result, TaskFailure) and result.kind == LOST:
+                    # Dask gives up whatever lay on a worker that died, the innocent too.
+                    lost.append(index)
+                    continue
                 del waiting[index]
                 note(index, result)
         for index in [index for index in sent if index in waiting]:
@@ -206,8 +216,8 @@ def _dask(jobs: int | None, address: str | None) -> Iterator[_Site]:
     with ExitStack() as stack:
         scheduler = address
         if address is None:
-            # One death is an accident, the second is the task's.
-            stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 1}))
+            # One death gives up all that lay on the worker; each is then run again, alone.
+            stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 0}))
             scheduler = distributed.LocalCluster(
                 n_workers=jobs or cpu_count(),
                 threads_per_worker=1,

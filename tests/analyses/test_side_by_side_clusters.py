@@ -47,7 +47,7 @@ def cluster() -> Iterator[Any]:
     distributed = pytest.importorskip("distributed", reason="dask is not installed")
     dask = pytest.importorskip("dask")
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
         ) as made,
