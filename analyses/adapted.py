@@ -4,7 +4,8 @@ One pass of a causal model over the longest length gives every head's rows of ev
 too; the numbers are exact and the pattern is never held (theory section 0).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,18 +16,19 @@ from ..interp.profiling import Profile, profile
 from ..interp.remedies import NormGain, Remedy
 from ..interp.tables import concatenate
 from ..models.adapters import Adapter, adapt
-from ..models.probes import Probe, get_probe
+from ..models.checkpoint import Checkpoint, find_checkpoint
+from ..models.probes import PROBES, Probe, get_probe
+from ..models.probes.task_probe import TaskProbe
+from ..models.tasks import task_from_dict
 from .head_classes import classify_heads
 from .head_records import HeadClass, HeadThresholds
 from .head_verdicts import judge_heads
+from .lengths import fitting_lengths
 from .progress import Progress, advancing
 from .provenance import provenance
 from .result import StudyResult
 from .rows import distinct, over, pick
 from .wording import format_number
-
-LADDER = (32, 64, 128, 256, 512, 1024)
-"""Lengths that are run where none are given, as far as the model allows."""
 
 MASSIVE = 1000.0
 """Largest over median magnitude of a stream's coordinates from which it has massive activations
@@ -55,9 +57,9 @@ class AdaptedAudit:
 def audit_adapted(
     source: Any,
     *,
-    probe: str | Probe = "repeated",
+    probe: str | Probe | None = None,
     lengths: Iterable[int] | None = None,
-    n_sequences: int = 8,
+    n_sequences: int | None = None,
     statistics: str | Iterable[str] = "full",
     seed: int = 0,
     thresholds: HeadThresholds | None = None,
@@ -76,15 +78,18 @@ def audit_adapted(
 
     Args:
         source: Whatever :func:`resharpen.models.adapters.adapt` takes.
-        probe: Name of a probe (:data:`resharpen.models.probes.PROBES`) or one of your own.
-        lengths: Lengths to run; by default 32 to 1024, doubling, as far as the model allows.
-        n_sequences: Sequences a length.
+        probe: Name of a probe (:data:`resharpen.models.probes.PROBES`) or one of your own; by
+            default ``"task"`` for a checkpoint of ours that names its task, ``"repeated"`` for any
+            other model.
+        lengths: Lengths to run; by default 32 to 1024, doubling, or every length of a task up to
+            64 and a ladder beyond, as far as the model allows.
+        n_sequences: Sequences a length; by default 256 of a task, 8 of any other probe.
         statistics: ``"full"``, ``"fast"`` (entropy and effective support) or names.
         seed: Seed of the sequences.
         thresholds: Where the lines are drawn.
         what_if: Remedies to try: the model is run again with each, without retraining, and the
             change is reported at each length.
-        name: What to call the model; the file's or class's name by default.
+        name: What to call the model; the checkpoint's, file's or class's name by default.
         encode: Tokenizer for the text probe.
         text: File for the text probe; the passage that ships by default.
         past_positions: Run lengths that the model was not made for; the report says so.
@@ -96,13 +101,27 @@ def audit_adapted(
 
     Raises:
         CheckpointError: If the model cannot be read.
-        ValueError: If it cannot be captured exactly, or a length or argument is not possible.
+        ValueError: If it cannot be captured exactly, a length or argument is not possible, or the
+            task is asked for of a model that names none.
     """
     lines = thresholds or HeadThresholds()
-    adapter = adapt(source, weights=weights, dtype=dtype, device_map=device_map)
-    label = name or _name(source)
+    checkpoint = find_checkpoint(source)
+    opened = source if checkpoint is None else checkpoint
+    label = name or _name(opened)
+    own = None if checkpoint is None or checkpoint.task is None else checkpoint.task
+    if probe is None:
+        probe = "repeated" if own is None else "task"
+    if probe == "task":
+        probe = _task_probe(own, label)
+    adapter = adapt(opened, weights=weights, dtype=dtype, device_map=device_map)
     feed = probe if not isinstance(probe, str) else _probe(probe, adapter, encode, text)
-    ladder = _lengths(lengths, adapter, feed)
+    ladder = (
+        fitting_lengths(feed, adapter.max_length)
+        if lengths is None
+        else tuple(sorted(set(lengths)))
+    )
+    if n_sequences is None:
+        n_sequences = 256 if isinstance(feed, TaskProbe) else 8
     options: dict[str, Any] = {
         "n_sequences": n_sequences,
         "statistics": statistics,
@@ -131,7 +150,7 @@ def audit_adapted(
     classes = classify_heads(plain.table, lines)
     facts = adapter.description
     asked = {
-        "source": str(source) if isinstance(source, str | Path) else type(source).__name__,
+        "source": source_words(source),
         "probe": feed.to_dict(),
         "lengths": list(ladder),
         "what_if": [remedy.name for remedy in what_if],
@@ -164,11 +183,30 @@ def _labels(checkpoint: str) -> dict[str, str]:
     return {"study": "audit", "checkpoint": checkpoint}
 
 
+def source_words(source: Any) -> str:
+    """A source as a result records it: a path as given, a checkpoint's name, else its class."""
+    if isinstance(source, Checkpoint):
+        return source.name
+    return str(source) if isinstance(source, str | os.PathLike) else type(source).__name__
+
+
 def _name(source: Any) -> str:
-    if isinstance(source, str | Path):
+    if isinstance(source, Checkpoint):
+        return source.name
+    if isinstance(source, str | os.PathLike):
         return Path(source).name
     module = getattr(source, "module", source)
     return type(module).__name__
+
+
+def _task_probe(task: Mapping[str, Any] | None, label: str) -> TaskProbe:
+    if task is None:
+        others = ", ".join(name for name in PROBES if name != TaskProbe.name)
+        raise ValueError(
+            f"{label} is no checkpoint of this toolkit that names its task, so there is no task to "
+            f"feed it: choose another probe ({others})"
+        )
+    return TaskProbe(task_from_dict(task))
 
 
 def _probe(
@@ -189,27 +227,6 @@ def _probe(
             raise ValueError(_NEEDS_TEXT)
         return kind(encode=encode, path=text, bos=bos)
     return kind(d_vocab=facts.d_vocab, avoid=() if pad is None else (pad,), bos=bos)
-
-
-def _lengths(lengths: Iterable[int] | None, adapter: Adapter, probe: Any) -> tuple[int, ...]:
-    if lengths is not None:
-        return tuple(sorted(set(lengths)))
-    limit = adapter.max_length
-    fitting = []
-    for length in LADDER:
-        if limit is not None and length > limit:
-            break
-        try:
-            probe.check_length(length)
-        except ValueError:
-            break
-        fitting.append(length)
-    if not fitting:
-        raise ValueError(
-            f"none of the usual lengths ({', '.join(map(str, LADDER))}) fits this model and probe: "
-            "give lengths="
-        )
-    return tuple(fitting)
 
 
 def _sentences(

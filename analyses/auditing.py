@@ -7,7 +7,6 @@
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,15 +16,10 @@ from ..interp.capturing import HookedModel
 from ..interp.drawing import Sample
 from ..interp.sweeping import sweep
 from ..interp.theory import Curve
-from ..models.checkpoint import (
-    Checkpoint,
-    is_checkpoint_folder,
-    load_checkpoint,
-    shipped_checkpoints,
-)
+from ..models.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from ..models.tasks import Task, task_from_dict
 from ..models.transformer import Transformer
-from .adapted import audit_adapted
+from .adapted import audit_adapted, source_words
 from .bounds import compare_everywhere
 from .expectations import (
     attention_expectations,
@@ -35,12 +29,10 @@ from .expectations import (
 )
 from .head_records import HeadThresholds
 from .judgement import Thresholds, judge
+from .lengths import default_lengths
 from .progress import Progress, advancing
 from .provenance import provenance
 from .result import StudyResult
-
-MAX_DENSE = 64
-"""Every length up to here is audited by default; beyond, a geometric ladder."""
 
 
 def audit(
@@ -88,12 +80,15 @@ def audit(
         CheckpointError: If the checkpoint cannot be read.
         ValueError: If there is nothing to feed the model, or a length is not possible.
     """
-    if task is None and sample is None and (adapted or not _knows_its_task(source)):
+    is_fed = task is not None or sample is not None
+    checkpoint = find_checkpoint(source) if is_fed or not adapted else None
+    own = None if checkpoint is None or checkpoint.task is None else dict(checkpoint.task)
+    if not is_fed and own is None:
         return audit_adapted(
             source,
             weights=weights,
             lengths=lengths,
-            n_sequences=n_sequences or 8,
+            n_sequences=n_sequences,
             seed=seed,
             thresholds=_for_heads(thresholds),
             name=name,
@@ -102,10 +97,9 @@ def audit(
         ).result
     n_sequences = n_sequences or 256
     lines = thresholds or Thresholds()
-    checkpoint, model = _resolve(source, weights)
+    checkpoint, model = _resolve(source, checkpoint, weights)
     label = name or (checkpoint.name if checkpoint is not None else type(model).__name__)
-    own = None if checkpoint is None or checkpoint.task is None else dict(checkpoint.task)
-    if task is None and sample is None:
+    if not is_fed:
         assert own is not None
         task = task_from_dict(own)
     feed = sample if sample is not None else task.sample  # type: ignore[union-attr]
@@ -135,7 +129,7 @@ def audit(
     findings = [compare_everywhere(table, curve) for curve in curves]
     verdicts = judge(table, curves, label, lines, no_theorem=no_theorem)
     asked = {
-        "source": str(source) if isinstance(source, str | os.PathLike) else type(source).__name__,
+        "source": source_words(source),
         "weights": weights,
         "lengths": list(ladder),
         "n_sequences": n_sequences,
@@ -156,14 +150,6 @@ def audit(
         ),
         sentences=tuple(_sentences(label, verdicts)),
     )
-
-
-def default_lengths(task: Task) -> tuple[int, ...]:
-    """Every length of a task up to 64, then doubling to 1024 at most."""
-    longest = task.max_length if task.max_length is not None else 1024
-    dense = range(1, min(longest, MAX_DENSE) + 1)
-    sparse = [length for length in (128, 256, 512, 1024) if length <= longest]
-    return (*dense, *sparse)
 
 
 def expect(
@@ -192,27 +178,19 @@ def expect(
     return [*curves, *short], reason
 
 
-def _knows_its_task(source: Any) -> bool:
-    """Whether a source is a checkpoint of ours that names its task."""
-    if isinstance(source, str | os.PathLike):
-        named = str(source) in shipped_checkpoints()
-        if not named and not is_checkpoint_folder(Path(source)):
-            return False
-        source = load_checkpoint(source)
-    return isinstance(source, Checkpoint) and source.task is not None
-
-
 def _for_heads(thresholds: Thresholds | None) -> HeadThresholds | None:
     if thresholds is None or isinstance(thresholds, HeadThresholds):
         return thresholds
     return HeadThresholds(**asdict(thresholds))
 
 
-def _resolve(source: Any, weights: str) -> tuple[Checkpoint | None, HookedModel]:
-    if isinstance(source, str | Path | os.PathLike):
-        source = load_checkpoint(source)
-    if isinstance(source, Checkpoint):
-        return source, source.model(weights)
+def _resolve(
+    source: Any, checkpoint: Checkpoint | None, weights: str
+) -> tuple[Checkpoint | None, HookedModel]:
+    if checkpoint is None and isinstance(source, str | os.PathLike):
+        checkpoint = load_checkpoint(source)  # says what it is instead
+    if checkpoint is not None:
+        return checkpoint, checkpoint.model(weights)
     if isinstance(source, HookedModel):
         return None, source
     raise TypeError(

@@ -13,7 +13,7 @@ from ..interp.sweeping import sweep
 from ..models.adapters.tokenizers import load_tokenizer
 from ..models.checkpoint import (
     Checkpoint,
-    is_checkpoint_folder,
+    find_checkpoint,
     load_checkpoint,
     save_checkpoint,
     shipped_checkpoints,
@@ -24,11 +24,12 @@ from ..models.tasks import TASKS, Task
 from ..models.training import TrainingDiverged, discard_state, train
 from .adapted import audit_adapted
 from .audit_figures import adapted_figures, adapted_table_figures, audit_figures
-from .auditing import audit, default_lengths
+from .auditing import audit
 from .checkpoint_places import find_checkpoints
 from .differences import compare_audits, render_differences
 from .head_records import HeadThresholds
 from .judgement import Thresholds
+from .lengths import default_lengths
 from .many_audits import audit_many, watch
 from .report import render_report, render_text
 from .result import StudyResult
@@ -190,14 +191,15 @@ def _audit_and_report(command: Any, source: str, progress: bool) -> tuple[StudyR
 
 
 def _audit(command: Any, source: str, progress: bool) -> tuple[StudyResult, Any]:
-    is_ours = source in shipped_checkpoints() or is_checkpoint_folder(Path(source))
-    own_task = is_ours and command.probe in (None, "task") and not command.what_if
-    return (_audit_own if own_task else _audit_any)(command, source, progress)
+    on_task = command.probe in (None, "task") and not command.what_if
+    checkpoint = find_checkpoint(source) if on_task else None
+    if checkpoint is not None and checkpoint.task is not None:
+        return _audit_own(command, checkpoint, progress)
+    return _audit_any(command, source, progress)
 
 
-def _audit_own(command: Any, source: str, progress: bool) -> tuple[StudyResult, Any]:
+def _audit_own(command: Any, checkpoint: Checkpoint, progress: bool) -> tuple[StudyResult, Any]:
     """A checkpoint of ours on its own task, with the theorem's curves."""
-    checkpoint = load_checkpoint(source)
     result = audit(
         checkpoint,
         weights=command.weights,
@@ -211,15 +213,15 @@ def _audit_own(command: Any, source: str, progress: bool) -> tuple[StudyResult, 
 
 
 def _audit_any(command: Any, source: str, progress: bool) -> tuple[StudyResult, Any]:
-    """Any model on a probe."""
+    """Any model on a probe, or with remedies."""
     heads = [_head(text) for text in command.what_if_heads] or None
     encode = load_tokenizer(source) if command.probe == "text" else None
     audited = audit_adapted(
         source,
         weights=command.weights,
-        probe=command.probe or "repeated",
+        probe=command.probe,
         lengths=command.lengths or None,
-        n_sequences=command.n_sequences or 8,
+        n_sequences=command.n_sequences,
         seed=command.seed,
         thresholds=_thresholds(HeadThresholds, command),
         what_if=[parse_remedy(text, heads) for text in command.what_if],

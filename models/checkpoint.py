@@ -155,6 +155,26 @@ def load_checkpoint(source: str | os.PathLike[str]) -> Checkpoint:
     )
 
 
+def find_checkpoint(source: Any) -> Checkpoint | None:
+    """The checkpoint of ours that a source is, or names; ``None`` for everything else.
+
+    Args:
+        source: A :class:`Checkpoint`, the path of its folder, or one of
+            :func:`shipped_checkpoints` where no file or folder has that name; anything else may be
+            given too.
+
+    Raises:
+        CheckpointError: If it is one of ours and cannot be read; see :func:`load_checkpoint`.
+    """
+    if isinstance(source, Checkpoint):
+        return source
+    if not isinstance(source, str | os.PathLike):
+        return None
+    place = Path(source)
+    is_shipped = not place.exists() and str(source) in shipped_checkpoints()
+    return load_checkpoint(source) if is_shipped or is_checkpoint_folder(place) else None
+
+
 def shipped_checkpoints() -> tuple[str, ...]:
     """Names of the checkpoints that ship with the package, for :func:`load_checkpoint`."""
     return tuple(sorted(path.parent.name for path in SHIPPED.glob("*/config.json")))

@@ -8,13 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from ..checkpoint import (
-    Checkpoint,
-    CheckpointError,
-    is_checkpoint_folder,
-    load_checkpoint,
-    shipped_checkpoints,
-)
+from ..checkpoint import Checkpoint, CheckpointError, find_checkpoint
 from ..transformer import Transformer
 from .adapter import Adapter
 from .checked import check_adapter
@@ -66,14 +60,15 @@ def _open(
 ) -> Adapter:
     if isinstance(source, Adapter):
         return source
-    if isinstance(source, Checkpoint):
-        return _own(source, weights)
+    checkpoint = find_checkpoint(source)
+    if checkpoint is not None:
+        return _own(checkpoint, weights)
     if isinstance(source, nn.Module):
         return _module(source)
     if isinstance(source, Mapping):
         return _state(source, config, "the state dict")
     if isinstance(source, str | os.PathLike):
-        return _path(source, config, weights, options)
+        return _path(source, config, options)
     raise TypeError(
         "expected a model, a checkpoint, a state dict or a path to adapt; got "
         f"{type(source).__name__}"
@@ -103,14 +98,11 @@ def _module(module: nn.Module) -> Adapter:
 def _path(
     source: str | os.PathLike[str],
     config: Mapping[str, Any] | None,
-    weights: str,
     options: dict[str, Any],
 ) -> Adapter:
     path = Path(source)
-    if not path.exists() and str(source) in shipped_checkpoints():
-        return _own(load_checkpoint(source), weights)
     if path.is_dir():
-        return _folder(path, config, weights, options)
+        return _folder(path, config, options)
     if path.is_file():
         if path.suffix == ".gguf":
             from .pretrained import load_gguf
@@ -129,18 +121,14 @@ def _path(
     return _module(load_name(str(source), **options))
 
 
-def _folder(
-    folder: Path, config: Mapping[str, Any] | None, weights: str, options: dict[str, Any]
-) -> Adapter:
-    if is_checkpoint_folder(folder):
-        return _own(load_checkpoint(folder), weights)
+def _folder(folder: Path, config: Mapping[str, Any] | None, options: dict[str, Any]) -> Adapter:
     if (folder / "config.json").exists():
         from .pretrained import load_folder
 
         return _module(load_folder(folder, **options))
     files = sorted(p for p in folder.iterdir() if p.suffix in (*SUFFIXES, ".gguf"))
     if len(files) == 1:
-        return _path(files[0], config, weights, options)
+        return _path(files[0], config, options)
     held = f"{len(files)} weight files" if files else "no weights"
     raise CheckpointError(
         f"{folder} has no config.json and {held}, so it is not a model: give a model folder, or "

@@ -16,7 +16,16 @@ from transformers import (
 from resharpen.analyses import audit, audit_adapted, compare_audits, render_report, render_text
 from resharpen.analyses.audit_figures import adapted_figures
 from resharpen.analyses.cli import main
+from resharpen.analyses.lengths import fitting_lengths
 from resharpen.interp import NormGain, Remedy
+from resharpen.models import (
+    Checkpoint,
+    SetComplement,
+    Transformer,
+    TransformerConfig,
+    load_checkpoint,
+)
+from resharpen.models.probes import RandomTokens, TaskProbe
 
 LENGTHS = [16, 32, 64]
 
@@ -105,6 +114,58 @@ def test_text_needs_a_tokenizer(gpt2: GPT2LMHeadModel) -> None:
     encode = lambda text: [ord(letter) % 90 for letter in text]  # noqa: E731
     audited = audit_adapted(gpt2, probe="text", encode=encode, lengths=[16, 64], n_sequences=2)
     assert "One pass of length 64 was run" in " ".join(audited.result.sentences)
+
+
+def test_a_checkpoint_of_ours_is_fed_its_own_task_by_default() -> None:
+    remedy = Remedy("temperature", 2.0)
+    asked = {"lengths": [2, 4, 8, 31], "n_sequences": 4}
+    named = audit_adapted("set-complement-post", what_if=[remedy], **asked)
+    checkpoint = load_checkpoint("set-complement-post")
+    given = audit_adapted(checkpoint, probe="task", what_if=[remedy], **asked)
+    through = audit("set-complement-post", what_if=[remedy], **asked)
+    assert named.result.table.equals(given.result.table)
+    assert named.result.table.equals(through.table)
+    table, resolved = named.result.table, named.result.provenance.resolved
+    assert list(table["checkpoint"].unique()) == [
+        "set-complement-post",
+        "set-complement-post + temperature 2",
+    ]
+    assert resolved["probe"] == {"name": "task", "task": checkpoint.task}
+    assert given.result.provenance.resolved["source"] == "set-complement-post"
+    assert named.result.verdicts[-1].subject == "set-complement-post"
+    assert "What if temperature 2" in named.result.sentences[-1]
+    other = audit_adapted(checkpoint, probe="repeated", lengths=[8, 16], n_sequences=2)
+    assert other.result.provenance.resolved["probe"]["name"] == "repeated"
+
+
+def test_by_default_a_task_has_its_own_lengths_and_number_of_sequences() -> None:
+    config = TransformerConfig(d_vocab=6, d_model=8)
+    weights = {"raw": Transformer(config, seed=1).state_dict()}
+    checkpoint = Checkpoint(config, weights, SetComplement(6).to_dict(), name="mine")
+    result = audit_adapted(checkpoint).result
+    assert sorted(result.table["length"].unique()) == [1, 2, 3, 4, 5]
+    assert result.provenance.resolved["n_sequences"] == 256
+    assert result.verdicts[-1].subject == "mine"
+    with_bos = TaskProbe(SetComplement(6, bos=True))
+    assert fitting_lengths(with_bos, None) == (1, 2, 3, 4, 5)
+    assert fitting_lengths(with_bos, 4) == (1, 2, 3)
+    assert fitting_lengths(RandomTokens(6), 100) == (32, 64)
+    with pytest.raises(ValueError, match=r"none of the usual lengths .* give lengths="):
+        fitting_lengths(RandomTokens(6), 31)
+
+
+def test_only_a_checkpoint_of_ours_has_a_task_of_its_own(
+    gpt2: GPT2LMHeadModel, folder: Path
+) -> None:
+    config = TransformerConfig(d_vocab=6, d_model=8)
+    nameless = Checkpoint(config, {"raw": Transformer(config).state_dict()}, name="nameless")
+    for source, label in ((gpt2, "GPT2LMHeadModel"), (folder, "tiny-gpt2"), (nameless, "nameless")):
+        with pytest.raises(
+            ValueError,
+            match=f"^{label} is no checkpoint of this toolkit that names its task, so there is no "
+            r"task to feed it: choose another probe \(repeated, needle, random, text\)$",
+        ):
+            audit_adapted(source, probe="task")
 
 
 def test_too_long_an_input_is_refused_with_the_number(gpt2: GPT2LMHeadModel) -> None:

@@ -4,7 +4,7 @@ import torch
 
 from resharpen.analyses import audit
 from resharpen.analyses.audit_figures import audit_figures
-from resharpen.analyses.auditing import default_lengths
+from resharpen.analyses.lengths import default_lengths
 from resharpen.models import (
     SetComplement,
     Transformer,

@@ -42,6 +42,23 @@ def test_audit_statuses(
     assert (out / "table.parquet").exists()
 
 
+@pytest.mark.parametrize("probe", [(), ("--probe", "task")])
+@pytest.mark.parametrize("remedy", [(), ("--what-if", "temperature:2")])
+def test_a_checkpoint_of_ours_is_audited_on_its_task_with_and_without_a_remedy(
+    probe: tuple, remedy: tuple, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    command = ("audit", "set-complement-post", "--out", out, *probe, *remedy, *QUICK)
+    code, said, _ = run(capsys, *command)
+    assert code == 0
+    assert ("What if temperature 2" in said) == bool(remedy)
+    result = json.loads((out / "result.json").read_text())
+    task = result["provenance"]["resolved"]["probe" if remedy else "task"]
+    assert (task["task"] if remedy else task) == load_checkpoint("set-complement-post").task
+    assert result["verdicts"][-1]["subject"] == "set-complement-post"
+    assert result["provenance"]["asked"]["source"] == "set-complement-post"
+
+
 def test_thresholds_are_flags_and_are_stored(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

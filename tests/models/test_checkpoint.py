@@ -16,6 +16,7 @@ from resharpen.models import (
     save_checkpoint,
     shipped_checkpoints,
 )
+from resharpen.models.checkpoint import find_checkpoint
 
 
 @pytest.fixture
@@ -46,6 +47,30 @@ def test_round_trip(checkpoint: Checkpoint, tmp_path: Path) -> None:
     raw, average = loaded.model()(tokens), loaded.model("ema-0.99")(tokens)
     assert (raw - average).abs().max() > 1e-3
     assert not loaded.model().training
+
+
+def test_what_is_a_checkpoint_of_ours_is_found(
+    checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find_checkpoint(checkpoint) is checkpoint
+    for place in (save_checkpoint(checkpoint, tmp_path / "mine"), str(tmp_path / "mine")):
+        found = find_checkpoint(place)
+        assert found is not None
+        assert found.digest == checkpoint.digest
+    shipped = find_checkpoint("set-complement-post")
+    assert shipped is not None
+    assert shipped.digest == load_checkpoint("set-complement-post").digest
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "config.json").write_text('{"model_type": "gpt2"}')
+    for other in (tmp_path / "theirs", tmp_path / "nowhere", "gpt2", checkpoint.model(), {}, None):
+        assert find_checkpoint(other) is None
+    # A folder of the user's comes before what ships under the same name.
+    (tmp_path / "set-complement-post").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert find_checkpoint("set-complement-post") is None
+    (tmp_path / "mine" / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="the checkpoint has no weights"):
+        find_checkpoint(tmp_path / "mine")
 
 
 def test_digest_depends_on_weights_and_configuration(checkpoint: Checkpoint) -> None:
