@@ -254,6 +254,7 @@ def execute(command: Any) -> int:
         sentence = "interrupted; what is finished is kept, and the same command goes on from there"
         print(f"resharpen: {sentence}", file=sys.stderr)
         return 130
-    except (ValueError, OSError, commands.TrainingDiverged) as error:
-        print(f"resharpen: {error}", file=sys.stderr)
+    except (ValueError, OSError, MemoryError, commands.TrainingDiverged) as error:
+        # Python's own MemoryError has no message.
+        print(f"resharpen: {str(error) or 'not enough memory'}", file=sys.stderr)
         return 2

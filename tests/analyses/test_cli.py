@@ -150,6 +150,31 @@ def test_errors_are_one_sentence_and_status_2(
     assert (thesis / "chapter.tex").read_text() == "precious"
 
 
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (MemoryError("one sequence of 31 positions does not fit"), "one sequence of 31 positions"),
+        (MemoryError(), "resharpen: not enough memory"),
+    ],
+)
+def test_what_does_not_fit_into_memory_is_one_sentence_too(
+    error: MemoryError,
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("resharpen.analyses.adapted.profile", fail)
+    command = ("audit", "set-complement-post", "--out", tmp_path / "out", "--probe", "random")
+    code, _, complaint = run(capsys, *command, "--lengths", 31)
+    assert code == 2
+    assert sentence in complaint
+    assert "Traceback" not in complaint
+
+
 def test_switches_are_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, _, complaint = run(capsys, "audit", "a", "b", "--out", tmp_path / "out", "--watch")
     assert code == 2
