@@ -27,6 +27,7 @@ from .audit_figures import adapted_figures, adapted_table_figures, audit_figures
 from .auditing import audit
 from .checkpoint_places import find_checkpoints
 from .differences import compare_audits, render_differences
+from .findings import SEVERITY
 from .head_records import HeadThresholds
 from .judgement import Thresholds
 from .lengths import default_lengths
@@ -53,8 +54,6 @@ __all__ = [
 Say = Callable[[str], None]
 
 ERRORS = ("total_variation", "kl_divergence", "illegal_mass")
-
-_SEVERITY = {"PASS": 0, "UNKNOWN": 0, "WARN": 1, "FAIL": 2}
 
 
 def run_train(command: Any, say: Say) -> int:
@@ -124,7 +123,7 @@ def run_audit(command: Any, say: Say) -> int:
     place = result.save(command.out, report=report)
     say(render_text(result))
     say(f"report: {place / 'report.html'}")
-    return int(_is_past([verdict.verdict for verdict in result.verdicts], command.fail_on))
+    return int(_is_past((verdict.verdict for verdict in result.verdicts), command.fail_on))
 
 
 def _run_many_audits(command: Any, sources: list[str], say: Say) -> int:
@@ -159,7 +158,7 @@ def _run_many_audits(command: Any, sources: list[str], say: Say) -> int:
     say(f"trend: {command.out / 'trend.html'}")
     if any(record.status == "failed" for record in records):
         return 2
-    return int(_is_past([record.verdict for record in records], command.fail_on))
+    return int(_is_past((record.verdict for record in records), command.fail_on))
 
 
 def _holds_several(source: str) -> bool:
@@ -168,9 +167,10 @@ def _holds_several(source: str) -> bool:
     return folder.is_dir() and not (folder / "config.json").exists()
 
 
-def _is_past(verdicts: Iterable[str | None], fail_on: str) -> bool:
-    worst = max((_SEVERITY[verdict] for verdict in verdicts if verdict), default=0)
-    return worst >= _SEVERITY[fail_on.upper()]
+def _is_past(verdicts: Iterable[str], fail_on: str) -> bool:
+    """Whether one is as severe as `fail_on`; an empty one is of an audit without a verdict."""
+    line = SEVERITY[fail_on.upper()]
+    return any(SEVERITY[verdict] >= line for verdict in verdicts if verdict)
 
 
 def _audit_one(command: Any, source: Any) -> StudyResult:

@@ -4,13 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .findings import VERDICTS, Verdict
+from .findings import SEVERITY, Verdict
 from .record import Record
 from .result import StudyResult
 from .wording import format_number, plural
-
-_WORSE = {name: rank for rank, name in enumerate(("PASS", "UNKNOWN", "WARN", "FAIL"))}
-assert set(_WORSE) == set(VERDICTS)
 
 
 @dataclass(frozen=True)
@@ -137,5 +134,5 @@ def _change(before: Verdict | None, after: Verdict | None) -> str:
     if after is None:
         return "gone"
     if before.verdict != after.verdict:
-        return "worse" if _WORSE[after.verdict] > _WORSE[before.verdict] else "better"
+        return "worse" if SEVERITY[after.verdict] > SEVERITY[before.verdict] else "better"
     return "same" if before.label == after.label else "relabelled"

@@ -6,6 +6,7 @@ report, and who words the report does not compute.
 """
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .markup import html_table
@@ -18,10 +19,18 @@ from .wording import (
     quantity_words,
 )
 
-__all__ = ["VERDICTS", "Exponent", "Finding", "Verdict"]
+__all__ = ["SEVERITY", "VERDICTS", "Exponent", "Finding", "Verdict", "worst"]
 
 VERDICTS = ("PASS", "WARN", "FAIL", "UNKNOWN")
 """The four verdicts, from good to bad, then undecided."""
+
+SEVERITY: Mapping[str, int] = {"PASS": 0, "UNKNOWN": 1, "WARN": 2, "FAIL": 3}
+"""The rank of each by what it calls for: an undecided one asks for more measurements, no more."""
+
+
+def worst(verdicts: Iterable[str]) -> str:
+    """The most severe of some verdicts; empty if there is none."""
+    return max(verdicts, key=SEVERITY.__getitem__, default="")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from .audit_ledger import AuditRecord, Ledger
 from .checkpoint_places import find_checkpoints, fingerprint, step_of
-from .findings import Verdict
+from .findings import worst
 from .record import encode
 from .report import render_report
 from .result import StudyResult
@@ -25,8 +25,6 @@ __all__ = ["audit_many", "watch"]
 
 AuditOne = Callable[[Any], StudyResult]
 Report = Callable[[StudyResult, Any], str]
-
-_WORST = ("PASS", "UNKNOWN", "WARN", "FAIL")
 
 
 def plain_report(result: StudyResult, source: Any) -> str:
@@ -185,14 +183,9 @@ def _audit_to_disk(
     result.save(folder, report=report(result, source))
     return {
         "status": "audited" if result.provenance.completed else "interrupted",
-        "verdict": _worst(result.verdicts),
+        "verdict": worst(one.verdict for one in result.verdicts if one.level == "model"),
         "sentence": next(iter(result.sentences), ""),
     }
-
-
-def _worst(verdicts: Iterable[Verdict]) -> str:
-    found = {verdict.verdict for verdict in verdicts if verdict.level == "model"}
-    return max(found, key=_WORST.index, default="")
 
 
 def _is_done(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from resharpen.analyses.findings import Exponent, Verdict
+from resharpen.analyses.findings import SEVERITY, VERDICTS, Exponent, Verdict, worst
 from resharpen.analyses.record import Record, decode_float, encode
 from resharpen.analyses.wording import format_interval, format_number, format_place, site_words
 
@@ -134,3 +134,11 @@ def test_places_and_sites():
     assert site_words("hook_embed") == "embed"
     place = format_place("post", 1, 2, "blocks.1.ln1.hook_scale", 4)
     assert place == "post, layer 1, head 2, ln1, seed 4"
+
+
+def test_the_worst_verdict_is_the_most_severe():
+    assert set(SEVERITY) == set(VERDICTS)
+    assert worst([]) == ""
+    assert worst(iter(["PASS", "UNKNOWN", "PASS"])) == "UNKNOWN"
+    assert worst(["UNKNOWN", "WARN", "PASS"]) == "WARN"
+    assert worst(["WARN", "FAIL", "UNKNOWN"]) == "FAIL"
