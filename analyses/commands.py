@@ -34,6 +34,7 @@ from .lengths import default_lengths
 from .many_audits import audit_many, watch
 from .report import render_report, render_text
 from .result import StudyResult
+from .rows import ERRORS
 from .storage import check_destination
 from .studies.set_complement.config import PRESETS
 from .studies.set_complement.figures import study_figures
@@ -52,8 +53,6 @@ __all__ = [
 ]
 
 Say = Callable[[str], None]
-
-ERRORS = ("total_variation", "kl_divergence", "illegal_mass")
 
 
 def run_train(command: Any, say: Say) -> int:

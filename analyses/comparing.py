@@ -24,7 +24,7 @@ from ..interp.tables import check_table
 from ..interp.theory.curve import Curve
 from .findings import Exponent, Finding
 from .fits import fit_exponent, fit_slope
-from .rows import distinct, plain, rows_where
+from .rows import ERRORS, distinct, plain, rows_where
 from .seeds import SEED_COLUMNS, summarise_seeds
 from .wording import format_number, format_place, plural, quantity_words
 
@@ -83,7 +83,7 @@ tendency and have none. Pass a `Tolerance` to `compare` for another."""
 LOGARITHMIC = frozenset({"entropy"})
 """Quantities that grow as log x: their exponent is dH / d log x."""
 
-LAWLESS = frozenset({"total_variation", "kl_divergence", "illegal_mass"})
+LAWLESS = frozenset(ERRORS)
 """Quantities that follow neither law (an error saturates): no exponent is fitted to them."""
 
 

@@ -33,10 +33,7 @@ from ..interp.theory import (
 )
 from ..models.config import TransformerConfig
 from ..models.placements import PLACEMENTS
-from .rows import over, pick, places
-
-ERRORS = ("total_variation", "kl_divergence", "illegal_mass")
-"""Error quantities that follow from the displacement."""
+from .rows import ERRORS, over, pick, places
 
 FROM_SHORT = "parameters measured on the same model at lengths 1 and 2"
 

@@ -20,7 +20,7 @@ from .figures.theme import GRID, INK
 from .findings import Finding, Verdict
 from .head_counts import count_heads, has_many_heads
 from .result import StudyResult
-from .rows import distinct, rows_where
+from .rows import ERRORS, distinct, rows_where
 from .seeds import summarise_seeds
 from .wording import plural, quantity_words
 
@@ -33,7 +33,6 @@ WIDTH = 100
 """Columns of the terminal summary at most."""
 
 _TEXT_FINDINGS = 12
-_ERROR_QUANTITIES = ("total_variation", "kl_divergence", "illegal_mass")
 _TEXT_LENGTHS = 5
 
 
@@ -186,7 +185,7 @@ def _error_text(result: StudyResult) -> str:
     """Mean error of each checkpoint at a few lengths, half the width of the interval beside it."""
     table = result.table
     measured = distinct(table, "quantity")
-    quantity = next((name for name in _ERROR_QUANTITIES if name in measured), None)
+    quantity = next((name for name in ERRORS if name in measured), None)
     if quantity is None:
         return ""
     summary = summarise_seeds(rows_where(table, table["quantity"] == quantity))

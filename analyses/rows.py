@@ -5,7 +5,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["distinct", "over", "pick", "places", "plain", "rows_where"]
+__all__ = ["ERRORS", "distinct", "over", "pick", "places", "plain", "rows_where"]
+
+ERRORS = ("total_variation", "kl_divergence", "illegal_mass")
+"""Quantities that set the next-token distribution beside the exact one, the first to read first."""
 
 
 def rows_where(frame: pd.DataFrame, mask: Any) -> pd.DataFrame:

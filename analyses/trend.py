@@ -40,12 +40,12 @@ from .head_records import stack_prefixes
 from .provenance import provenance
 from .report import render_report
 from .result import StudyResult
-from .rows import distinct, over, pick, plain, rows_where
+from .rows import ERRORS, distinct, over, pick, plain, rows_where
 from .storage import RESULT_FILE
 from .wording import format_number, plural, quantity_words
 
 __all__ = [
-    "ERRORS",
+    "SCORES",
     "TREND_COLUMNS",
     "TREND_FILE",
     "Trend",
@@ -63,7 +63,7 @@ TREND_COLUMNS = (
 )  # fmt: skip
 """Columns of the trend, in order."""
 
-ERRORS = ("total_variation", "kl_divergence", "illegal_mass", "loss", "accuracy")
+SCORES = (*ERRORS, "loss", "accuracy")
 """What says how wrong a model is, best first."""
 
 _DISPERSING = ("dispersing", "disperses")
@@ -179,7 +179,7 @@ def summarise_audit(result: StudyResult) -> list[dict[str, Any]]:
     for verdict in result.verdicts:
         if verdict.level == "model":
             rows.append(row("model", "verdict", verdict.unit, verdict.value, label=verdict.verdict))
-    for quantity in ERRORS:
+    for quantity in SCORES:
         measured = pick(own, quantity=quantity)
         if not measured.empty:
             values = over(measured, "length")
@@ -283,7 +283,7 @@ def _sentences(trend: Trend) -> list[str]:
         shares = [_dispersing(heads, record) for record in trend.records]
         said.append(f"{' to '.join(_ends(shares))} heads disperse")
     measured = distinct(model, "quantity")
-    quantity = next((name for name in ERRORS if name in measured), None)
+    quantity = next((name for name in SCORES if name in measured), None)
     if quantity is not None:
         errors = rows_where(model, model["quantity"] == quantity)["value"].tolist()
         change = " to ".join(format_number(value) for value in _ends(errors))

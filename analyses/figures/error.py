@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from ...interp.theory.curve import Curve
+from ..rows import ERRORS
 from .series import find_series, label_series, select
 from .theme import INK, axis_title, log_axis, log_ladder, new_figure, note_undrawn, style_axes
 from .traces import Panel, add_measured, add_theory
@@ -19,8 +20,7 @@ _WIDE_LADDER = 100
 
 
 _AGAINST: dict[str, str] = dict.fromkeys(
-    ("total_variation", "kl_divergence", "illegal_mass"),
-    " between the model's next-token distribution and the exact one",
+    ERRORS, " between the model's next-token distribution and the exact one"
 )
 
 FLOOR = 1e-6
