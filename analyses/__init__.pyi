@@ -18,12 +18,12 @@ from .findings import Verdict as Verdict
 from .fits import fit_exponent as fit_exponent
 from .fits import fit_slope as fit_slope
 from .head_classes import classify_heads as classify_heads
-from .head_records import HeadThresholds as HeadThresholds
 from .head_verdicts import judge_heads as judge_heads
-from .judgement import Thresholds as Thresholds
 from .judgement import judge as judge
 from .report import render_report as render_report
 from .report import render_text as render_text
 from .result import ResultError as ResultError
 from .result import StudyResult as StudyResult
+from .thresholds import HeadThresholds as HeadThresholds
+from .thresholds import Thresholds as Thresholds
 from .two_body import predict_from_short_inputs as predict_from_short_inputs

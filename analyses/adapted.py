@@ -21,13 +21,14 @@ from ..models.probes import PROBES, Probe, get_probe
 from ..models.probes.task_probe import TaskProbe
 from ..models.tasks import task_from_dict
 from .head_classes import classify_heads
-from .head_records import HeadClass, HeadThresholds
+from .head_records import HeadClass
 from .head_verdicts import judge_heads
 from .lengths import fitting_lengths
 from .progress import Progress, advancing
 from .provenance import provenance
 from .result import StudyResult
 from .rows import distinct, over, pick
+from .thresholds import HeadThresholds
 from .wording import format_number
 
 MASSIVE = 1000.0

@@ -21,9 +21,10 @@ from .figures import (
     retitle,
 )
 from .head_classes import classify_heads
-from .head_records import HeadClass, HeadThresholds
+from .head_records import HeadClass
 from .result import StudyResult
 from .rows import distinct, pick
+from .thresholds import HeadThresholds
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

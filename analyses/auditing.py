@@ -27,12 +27,12 @@ from .expectations import (
     short_expectations,
     why_no_length_theorem,
 )
-from .head_records import HeadThresholds
-from .judgement import Thresholds, judge
+from .judgement import judge
 from .lengths import default_lengths
 from .progress import Progress, advancing
 from .provenance import provenance
 from .result import StudyResult
+from .thresholds import HeadThresholds, Thresholds
 
 
 def audit(
@@ -90,13 +90,13 @@ def audit(
             lengths=lengths,
             n_sequences=n_sequences,
             seed=seed,
-            thresholds=_for_heads(thresholds),
+            thresholds=HeadThresholds.of(thresholds or Thresholds()),
             name=name,
             progress=progress,
             **adapted,
         ).result
     n_sequences = n_sequences or 256
-    lines = thresholds or Thresholds()
+    lines = Thresholds.of(thresholds or Thresholds())
     checkpoint, model = _resolve(source, checkpoint, weights)
     label = name or (checkpoint.name if checkpoint is not None else type(model).__name__)
     if not is_fed:
@@ -176,12 +176,6 @@ def expect(
     if reason is None and not short:
         reason = "lengths 1 and 2 were not both measured"
     return [*curves, *short], reason
-
-
-def _for_heads(thresholds: Thresholds | None) -> HeadThresholds | None:
-    if thresholds is None or isinstance(thresholds, HeadThresholds):
-        return thresholds
-    return HeadThresholds(**asdict(thresholds))
 
 
 def _resolve(

@@ -15,6 +15,7 @@ import tyro
 
 from ..models.config import NormalizationType, NormPlacement, TransformerConfig
 from ..models.training.config import TrainingConfig
+from .thresholds import HeadThresholds
 
 _FROM_TASK = ("d_vocab", "d_vocab_out")
 
@@ -132,15 +133,7 @@ class Audit:
         dtype: Dtype to load a Hugging Face model in; auto is the checkpoint's own.
         device_map: Where to put a Hugging Face model, as from_pretrained takes it.
         fail_on: The least bad verdict that makes the exit status 1.
-        disperses: A head disperses if its slope dH/dlog n is certainly above this (nats).
-        sharpens: A head sharpens if its slope is certainly below this (nats).
-        weight: Largest weight below which a head has lost its strongest key.
-        resharpens: Exponent of the gain over length above which a norm resharpens.
-        error_warn: Total variation that calls for a warning.
-        error_fail: Total variation at which the model has failed.
-        sink: Mass on the first key from which a head is a sink.
-        local: Mass within a narrow window from which a head is local.
-        share: Share of dispersing heads from which a layer, or the model, disperses.
+        thresholds: Where the lines between verdicts are drawn.
     """
 
     checkpoints: tyro.conf.Positional[tuple[str, ...]]
@@ -162,15 +155,9 @@ class Audit:
     dtype: str = "auto"
     device_map: str | None = None
     fail_on: Literal["fail", "warn"] = "fail"
-    disperses: float = 0.25
-    sharpens: float = 0.0
-    weight: float = 0.1
-    resharpens: float = 0.25
-    error_warn: float = 0.1
-    error_fail: float = 0.5
-    sink: float = 0.5
-    local: float = 0.5
-    share: float = 0.5
+    thresholds: Annotated[HeadThresholds, tyro.conf.arg(name="")] = field(
+        default_factory=HeadThresholds
+    )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What each command of the command line does. Prints nothing itself: it is given a voice."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,6 @@ from .auditing import audit
 from .checkpoint_places import find_checkpoints
 from .differences import compare_audits, render_differences
 from .findings import SEVERITY
-from .head_records import HeadThresholds
-from .judgement import Thresholds
 from .lengths import default_lengths
 from .many_audits import audit_many, watch
 from .report import render_report, render_text
@@ -132,6 +130,7 @@ def _run_many_audits(command: Any, sources: list[str], say: Say) -> int:
         for name, value in asdict(command).items()
         if name not in ("checkpoints", "out", "watch", "poll_seconds", "jobs", "backend", "address")
     }
+    settings.update(settings.pop("thresholds"))
     options: dict[str, Any] = {
         "audit_one": partial(_audit_one, command),
         "report": partial(_report_one, command),
@@ -205,7 +204,7 @@ def _audit_own(command: Any, checkpoint: Checkpoint, progress: bool) -> tuple[St
         lengths=command.lengths or None,
         n_sequences=command.n_sequences,
         seed=command.seed,
-        thresholds=_thresholds(Thresholds, command),
+        thresholds=command.thresholds,
         progress=progress,
     )
     return result, audit_figures(result, checkpoint)
@@ -222,7 +221,7 @@ def _audit_any(command: Any, source: str, progress: bool) -> tuple[StudyResult, 
         lengths=command.lengths or None,
         n_sequences=command.n_sequences,
         seed=command.seed,
-        thresholds=_thresholds(HeadThresholds, command),
+        thresholds=command.thresholds,
         what_if=[parse_remedy(text, heads) for text in command.what_if],
         encode=encode,
         text=command.text,
@@ -240,11 +239,6 @@ def _head(text: str) -> tuple[int, int]:
     if not (layer.isdigit() and head.isdigit()):
         raise ValueError(f"a head is written LAYER.HEAD, such as 3.4; got {text!r}")
     return int(layer), int(head)
-
-
-def _thresholds(kind: type[Any], command: Any) -> Any:
-    names = [item.name for item in fields(kind) if hasattr(command, item.name)]
-    return kind(**{name: getattr(command, name) for name in names})
 
 
 def run_compare(command: Any, say: Say) -> int:

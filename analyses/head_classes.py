@@ -26,18 +26,13 @@ from ..interp.theory import n_key_bound
 from .crossings import find_crossing
 from .fits import fit_slope
 from .head_ladders import HeadLadders, read_heads
-from .head_records import (
-    CLASSES,
-    HeadClass,
-    HeadThresholds,
-    LayerSummary,
-)
+from .head_records import CLASSES, HeadClass, LayerSummary
 from .judgement import classify_slope
+from .thresholds import HeadThresholds
 from .wording import format_number
 
 __all__ = [
     "HeadClass",
-    "HeadThresholds",
     "LayerSummary",
     "classify_heads",
     "summarise_layers",

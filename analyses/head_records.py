@@ -1,18 +1,15 @@
-"""What is said of heads, as records: thresholds, the class of a head, the summary of a layer."""
+"""What is said of heads, as records: the class of a head, the summary of a layer."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .crossings import Crossing
 from .findings import Exponent
-from .judgement import SOURCE, Thresholds
 from .record import Record
 
 __all__ = [
     "CLASSES",
-    "THRESHOLD_SOURCES",
     "HeadClass",
-    "HeadThresholds",
     "LayerSummary",
     "Stack",
     "stack_prefixes",
@@ -23,57 +20,6 @@ Stack = tuple[str | None, str | None, str]
 
 CLASSES = ("sink", "local", "dispersing", "holding", "sharpening", "unknown")
 """The classes, in the order in which they are told."""
-
-
-@dataclass(frozen=True)
-class HeadThresholds(Thresholds):
-    """Where the lines between the classes of heads are drawn; see `THRESHOLD_SOURCES`.
-
-    Attributes:
-        sink: A head is a sink if its mean weight on the first visible key (or on its learned sink
-            logit) is at least this at the longest n_key (ratio).
-        local: A head is local if its mean weight within a narrow window is at least this (ratio).
-        narrow: A key or a window is narrow if it holds at most this share of the visible keys
-            (ratio): wider, uniform attention alone would come near the two thresholds above.
-        reach: A power law is fitted from the longest n_key divided by this on, and followed as far
-            ahead as it was seen: to the longest n_key times this at most (1).
-        share: A layer, or a model, disperses if at least this share of its heads does (ratio).
-    """
-
-    sink: float = 0.5
-    local: float = 0.5
-    narrow: float = 0.25
-    reach: float = 16.0
-    share: float = 0.5
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        super().__post_init__()
-        for name in ("sink", "local", "share"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(
-                    f"the {name} threshold must lie in (0, 1]; got {getattr(self, name)}"
-                )
-        if not 0 < self.narrow < min(self.sink, self.local):
-            raise ValueError(
-                "narrow must lie above 0 and below the sink and local thresholds, or uniform "
-                f"attention would pass for either; got {self.narrow}"
-            )
-        if not self.reach > 1:
-            raise ValueError(f"reach must be above 1; got {self.reach}")
-
-
-THRESHOLD_SOURCES: Mapping[str, str] = {
-    "disperses": SOURCE,
-    "sharpens": SOURCE,
-    "weight": SOURCE,
-    "sink": "a sink takes most of the weight, after Xiao et al., arXiv 2309.17453",
-    "local": SOURCE,
-    "narrow": SOURCE,
-    "reach": SOURCE,
-    "share": SOURCE,
-}
-"""Where each threshold comes from."""
 
 
 @dataclass(frozen=True)

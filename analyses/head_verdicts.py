@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from .findings import Verdict
 from .head_classes import summarise_layers
-from .head_records import CLASSES, THRESHOLD_SOURCES, HeadClass, HeadThresholds, stack_prefixes
+from .head_records import CLASSES, HeadClass, stack_prefixes
+from .thresholds import THRESHOLD_SOURCES, HeadThresholds
 from .wording import format_number, plural
 
 __all__ = ["judge_heads"]

@@ -7,7 +7,6 @@ judged by.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import pandas as pd
 
@@ -16,49 +15,8 @@ from ..models.sites import norm_position
 from .findings import Exponent, Verdict
 from .fits import fit_exponent, fit_slope
 from .rows import distinct, over, pick, places
+from .thresholds import SOURCE, Thresholds
 from .wording import format_number
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """Where the lines are drawn. Stored with every verdict.
-
-    Attributes:
-        disperses: A head disperses if its dispersion slope dH/dlog n is certainly above this
-            (nats). 0.25: the effective support more than doubles while the keys grow sixteenfold.
-        sharpens: A head sharpens if its slope is certainly below this (nats).
-        weight: A head has lost its strongest key where the mean of the largest weight falls below
-            this (ratio).
-        resharpens: A norm resharpens if the exponent of its rescale gain over length is certainly
-            above this (1). 0.25: half of the square root that a norm on the attention output gives.
-        error_warn: Total variation to the exact distribution that calls for a warning (ratio).
-        error_fail: Total variation at which the model has failed (ratio).
-    """
-
-    disperses: float = 0.25
-    sharpens: float = 0.0
-    weight: float = 0.1
-    resharpens: float = 0.25
-    error_warn: float = 0.1
-    error_fail: float = 0.5
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        if not self.sharpens <= self.disperses:
-            raise ValueError(
-                "the sharpens threshold must not exceed the disperses threshold; got "
-                f"{self.sharpens} and {self.disperses}"
-            )
-        if not 0 < self.weight < 1:
-            raise ValueError(f"the weight threshold must lie in (0, 1); got {self.weight}")
-        if not 0 < self.error_warn <= self.error_fail < 1:
-            raise ValueError(
-                "error thresholds must satisfy 0 < error_warn <= error_fail < 1; got "
-                f"{self.error_warn} and {self.error_fail}"
-            )
-
-
-SOURCE = "convention of this toolkit (see Thresholds); change it with flags or arguments"
 
 _UNKNOWN = math.nan
 

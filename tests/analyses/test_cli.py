@@ -1,12 +1,14 @@
 """The command line in this process: statuses, files, and one sentence for every error."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from resharpen.analyses.cli import main
+from resharpen.analyses.thresholds import HeadThresholds
 from resharpen.models import load_checkpoint
 
 
@@ -68,6 +70,21 @@ def test_thresholds_are_flags_and_are_stored(
     assert code == 0
     model = json.loads((out / "result.json").read_text())["verdicts"][-1]
     assert (model["verdict"], model["threshold"]) == ("PASS", 0.95)
+
+
+def test_every_threshold_is_a_flag(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    moved = {name: value * 1.01 for name, value in asdict(HeadThresholds()).items()}
+    flags = [
+        part for name, value in moved.items() for part in (f"--{name.replace('_', '-')}", value)
+    ]
+    out = tmp_path / "out"
+    command = ("audit", "set-complement-post", "--out", out, "--probe", "random", *flags)
+    run(capsys, *command, "--lengths", 4, 8, 16, "--n-sequences", 2)
+    result = json.loads((out / "result.json").read_text())
+    assert result["provenance"]["resolved"]["thresholds"] == moved
+    code, _, complaint = run(capsys, *command[:4], "--error-warn", 0.9, "--error-fail", 0.1)
+    assert code == 2
+    assert "resharpen: error thresholds must satisfy" in complaint
 
 
 def test_train_then_audit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -11,13 +11,12 @@ from resharpen.analyses.head_counts import count_heads
 from resharpen.analyses.head_ladders import read_heads
 from resharpen.analyses.head_records import (
     CLASSES,
-    THRESHOLD_SOURCES,
     HeadClass,
-    HeadThresholds,
     LayerSummary,
     stack_prefixes,
 )
 from resharpen.analyses.head_verdicts import judge_heads
+from resharpen.analyses.thresholds import THRESHOLD_SOURCES, HeadThresholds
 from resharpen.interp.tables import table
 
 N_KEY = 2 ** np.arange(8)  # 1 to 128

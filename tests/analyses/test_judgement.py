@@ -6,6 +6,7 @@ import pytest
 from resharpen.analyses import Thresholds, judge
 from resharpen.analyses.findings import Exponent
 from resharpen.analyses.judgement import classify_slope
+from resharpen.analyses.thresholds import HeadThresholds
 from resharpen.interp import table
 from resharpen.interp.theory import Curve
 
@@ -158,3 +159,11 @@ def test_certainty_is_needed_on_either_side() -> None:
 def test_bad_thresholds_are_refused(values: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Thresholds(**values)
+
+
+def test_thresholds_of_the_other_kind_keep_what_both_know() -> None:
+    heads = HeadThresholds(disperses=0.3, sink=0.6)
+    assert Thresholds.of(heads) == Thresholds(disperses=0.3)
+    assert type(Thresholds.of(heads)) is Thresholds
+    assert HeadThresholds.of(Thresholds(weight=0.2)) == HeadThresholds(weight=0.2)
+    assert HeadThresholds.of(heads) == heads

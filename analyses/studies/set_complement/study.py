@@ -26,11 +26,12 @@ from ...expectations import (
     short_expectations,
 )
 from ...findings import Finding, Verdict
-from ...judgement import Thresholds, judge
+from ...judgement import judge
 from ...provenance import provenance
 from ...result import StudyResult
 from ...rows import pick
 from ...runs import cached_train, default_cache
+from ...thresholds import Thresholds
 from ...two_body import predict_from_short_inputs
 from .config import SetComplementConfig
 from .sentences import conclude
