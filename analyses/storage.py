@@ -1,19 +1,12 @@
-"""A result's folder: written whole or not at all, read strictly.
-
-The files are written into a new folder beside the destination, which is then renamed; a folder that
-was there is set aside first and removed last. So a run killed at any moment leaves the whole old
-result, the whole new one or none, never a mixture: between the two renames, which follow each other
-at once, the old one lies under `.NAME.previous`.
-"""
+"""A result's folder: written whole or not at all (see `models.folders`), read strictly."""
 
 import hashlib
 import json
-import os
-import shutil
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from ..models.folders import previous_folder, replaced_folder
 
 __all__ = [
     "FORMAT",
@@ -98,37 +91,14 @@ def write_folder(
         "files": {name: _fingerprint(content) for name, content in files.items()},
     }
     text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        fresh.mkdir(parents=True)
-        for name, content in files.items():
-            (fresh / name).write_bytes(content)
-        (fresh / RESULT_FILE).write_text(text, encoding="utf-8")
-        _swap(fresh, path)
+        with replaced_folder(path) as fresh:
+            for name, content in files.items():
+                (fresh / name).write_bytes(content)
+            (fresh / RESULT_FILE).write_text(text, encoding="utf-8")
     except OSError as error:
         raise ResultError(f"could not write the result to {folder}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
     return path
-
-
-def _previous(path: Path) -> Path:
-    return path.with_name(f".{path.name}.previous")
-
-
-def _swap(fresh: Path, path: Path) -> None:
-    """Put `fresh` at `path`; on any failure what was there is there again."""
-    previous = _previous(path)
-    if path.exists():
-        shutil.rmtree(previous, ignore_errors=True)
-        os.replace(path, previous)
-    try:
-        os.replace(fresh, path)
-    except BaseException:
-        if previous.exists() and not path.exists():
-            os.replace(previous, path)
-        raise
-    shutil.rmtree(previous, ignore_errors=True)
 
 
 def read_folder(folder: Path | str) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -140,7 +110,7 @@ def read_folder(folder: Path | str) -> tuple[dict[str, Any], dict[str, bytes]]:
     """
     path = Path(folder).resolve()
     if not path.is_dir():
-        previous = _previous(path)
+        previous = previous_folder(path)
         if previous.is_dir():
             raise ResultError(
                 f"there is no result folder at {folder}: an interrupted save left the earlier "

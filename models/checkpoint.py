@@ -10,9 +10,7 @@
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from .config import SCHEMA_VERSION, TransformerConfig
+from .folders import previous_folder, replaced_folder
 from .transformer import Transformer
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -103,7 +102,8 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str | os.PathLike[str]) -> P
             replaced).
     """
     target = Path(folder)
-    with replaced_folder(target, is_checkpoint_folder) as partial:
+    _check_destination(target)
+    with replaced_folder(target) as fresh:
         description = {
             "schema_version": SCHEMA_VERSION,
             "kind": _KIND,
@@ -115,11 +115,11 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str | os.PathLike[str]) -> P
             "losses": [round(loss, 6) for loss in checkpoint.losses],
         }
         text = json.dumps(description, indent=1, allow_nan=False)
-        (partial / "config.json").write_text(text + "\n", encoding="utf-8")
+        (fresh / "config.json").write_text(text + "\n", encoding="utf-8")
         for kind, state in checkpoint.weights.items():
             tensors = {name: tensor.detach().contiguous() for name, tensor in state.items()}
             # Written as bytes, since the library's own file is readable by its owner alone.
-            (partial / _weights_file(kind)).write_bytes(save(tensors))
+            (fresh / _weights_file(kind)).write_bytes(save(tensors))
     return target
 
 
@@ -189,38 +189,13 @@ def is_checkpoint_folder(folder: Path) -> bool:
     return isinstance(description, dict) and description.get("kind") == _KIND
 
 
-@contextmanager
-def replaced_folder(target: Path, is_ours: Any) -> Iterator[Path]:
-    """Yield a new folder beside ``target`` that takes its place when the block succeeds.
-
-    A run that is killed leaves the old folder or none, never half a new one.
-
-    Args:
-        target: Folder to write.
-        is_ours: Says of an existing folder whether it may be replaced.
-
-    Raises:
-        FileExistsError: If ``target`` exists, is not empty, and may not be replaced.
-    """
-    if target.exists() and not (target.is_dir() and (not any(target.iterdir()) or is_ours(target))):
+def _check_destination(folder: Path) -> None:
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    if not is_checkpoint_folder(folder):
         raise FileExistsError(
-            f"{target} exists and is not something this tool wrote: choose another folder"
+            f"{folder} exists and is not something this tool wrote: choose another folder"
         )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    try:
-        yield partial
-        if target.exists():
-            old = target.with_name(f".{target.name}.old-{os.getpid()}")
-            os.rename(target, old)
-            os.rename(partial, target)
-            shutil.rmtree(old)
-        else:
-            os.rename(partial, target)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _weights_file(kind: str) -> str:
@@ -237,6 +212,12 @@ def _find(source: str | os.PathLike[str]) -> Path:
         what = "a pickle, which could run code" if folder.suffix in _PICKLES else "a file"
         raise CheckpointError(
             f"{folder} is {what}; a checkpoint is a folder with config.json and model.safetensors"
+        )
+    previous = previous_folder(folder)
+    if previous.is_dir():
+        raise CheckpointError(
+            f"there is no folder {str(source)!r}: an interrupted save left the earlier checkpoint "
+            f"at {previous}, rename that back"
         )
     raise CheckpointError(
         f"there is no folder {str(source)!r} and no shipped checkpoint of that name; shipped are "

@@ -13,6 +13,7 @@ import pytest
 from resharpen.analyses import storage
 from resharpen.analyses.result import ResultError, StudyResult
 from resharpen.analyses.storage import check_destination
+from resharpen.models import folders
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def test_an_interrupted_save_leaves_the_old_result(study_result, saved, monkeypa
                 raise error
             real(source, target)
 
-        monkeypatch.setattr(storage.os, "replace", failing)
+        monkeypatch.setattr(folders.os, "replace", failing)
     fresh = replace(study_result, sentences=("new",))
     expected = KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else ResultError
     with pytest.raises(expected):

@@ -207,6 +207,18 @@ def test_an_interrupted_save_leaves_the_old_checkpoint_whole(
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+def test_a_kill_between_the_renames_loses_no_checkpoint(
+    checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    folder = save_checkpoint(checkpoint, tmp_path / "mine")
+    folder.rename(tmp_path / ".mine.previous")
+    with pytest.raises(CheckpointError, match=r"left the earlier checkpoint at .*\.mine\.previous"):
+        load_checkpoint(folder)
+    assert load_checkpoint(tmp_path / ".mine.previous").digest == checkpoint.digest
+    save_checkpoint(checkpoint, folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
 def test_what_ships_is_small_and_loads() -> None:
     names = shipped_checkpoints()
     assert names
