@@ -11,8 +11,10 @@ from torch import Tensor
 
 Sample = Callable[[np.random.Generator, int, int], Any]
 """``sample(generator, batch, length)``: token ids ``[batch, pos]``, or an object with ``tokens``
-and optionally ``targets [batch, pos, d_vocab_out]`` and ``relevant`` (broadcastable to
-``[batch, query, key]``), as a task's ``sample`` gives."""
+and optionally ``targets [batch, pos, d_vocab_out]``, ``relevant`` (broadcastable to
+``[batch, query, key]``) and ``bos`` (whether a beginning-of-sequence token opens every sequence),
+as a task's ``sample`` gives. Where ``bos`` is not said, one token more than the length asked for,
+the same in every sequence, is taken for one."""
 
 
 def length_generator(seed: int, length: int) -> np.random.Generator:
@@ -87,7 +89,7 @@ def draw(sample: Sample, seed: int, length: int, batch: int) -> Drawn:
             f"a sample must be token ids [batch={batch}, pos], or have them as .tokens; got {got}"
         )
     pos = tokens.shape[1]
-    bos = _bos(tokens, length)
+    bos = _bos(tokens, length, getattr(drawn, "bos", None))
     relevant = getattr(drawn, "relevant", None)
     if relevant is not None:
         try:
@@ -111,11 +113,22 @@ def draw(sample: Sample, seed: int, length: int, batch: int) -> Drawn:
     return Drawn(tokens, bos, target, present, absent, relevant)
 
 
-def _bos(tokens: Tensor, length: int) -> int | None:
-    """The shared first token of sequences that are one longer than the length asked for."""
-    first = tokens[:, 0] if tokens.shape[1] == length + 1 else tokens[:, :0]
+def _bos(tokens: Tensor, length: int, told: Any) -> int | None:
+    """The token that opens every sequence: as the sample says, by the shape where it is silent."""
+    if told is not None and not isinstance(told, bool):
+        raise ValueError(
+            "bos of a sample says whether a beginning-of-sequence token opens every sequence, as "
+            f"True, False or None; got {told!r}"
+        )
+    first = tokens[:, 0] if tokens.shape[1] else tokens.flatten()
     shared = first.numel() > 0 and bool((first == first[0]).all())
-    return int(first[0]) if shared else None
+    if told and not shared:
+        raise ValueError(
+            "the sample says that a beginning-of-sequence token opens every sequence, but their "
+            "first tokens differ: set bos=False, or put the token in front"
+        )
+    opens = shared and tokens.shape[1] == length + 1 if told is None else told
+    return int(first[0]) if opens else None
 
 
 def _seen(tokens: Tensor, bos: int | None, d_vocab_out: int) -> Tensor:

@@ -98,7 +98,12 @@ class SetComplement:
         targets = self.exact_targets(torch.from_numpy(tokens))
         relevant = torch.from_numpy(tokens[:1] != self.vocabulary)[:, None, :]
         return Batch(
-            torch.from_numpy(tokens), targets, torch.from_numpy(following), relevant, length
+            torch.from_numpy(tokens),
+            targets,
+            torch.from_numpy(following),
+            relevant,
+            length,
+            self.bos,
         )
 
     def exact_targets(self, tokens: torch.Tensor) -> torch.Tensor:

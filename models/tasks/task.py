@@ -20,6 +20,8 @@ class Batch:
         relevant: Which keys carry what the query needs, bool, broadcastable to
             ``[batch, query, key]``. Visibility (the causal mask) is not applied here.
         length: Length in the task's own sense, without the beginning-of-sequence token.
+        bos: Whether a beginning-of-sequence token opens every sequence; ``None`` where the task
+            does not say (then one token more than ``length``, the same in all, is taken for one).
     """
 
     tokens: Int[Tensor, "batch pos"]
@@ -27,6 +29,7 @@ class Batch:
     next_tokens: Int[Tensor, "batch pos"]
     relevant: Bool[Tensor, "#batch #query key"]
     length: int
+    bos: bool | None = None
 
 
 @runtime_checkable

@@ -394,3 +394,31 @@ def test_a_shared_first_token_of_a_sequence_of_the_asked_length_is_no_bos():
     assert draw(lambda *_: tokens, 0, 2, 2).bos == 5
     other = replace(Wrong(tokens), tokens=torch.tensor([[5, 1, 2], [4, 3, 5]]))
     assert draw(lambda *_: other, 0, 2, 2).bos is None
+
+
+@dataclass(frozen=True)
+class Telling:
+    tokens: torch.Tensor
+    bos: object
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_what_the_task_says_of_its_opening_token_comes_before_the_shape(batch):
+    for bos in (True, False):
+        task = SetComplement(7, bos=bos)
+        assert task.sample(np.random.default_rng(0), batch, 3).bos is bos
+        assert draw(task.sample, 0, 3, batch).bos == (7 if bos else None)
+    tokens = torch.tensor([[5, 1, 2]] * batch)
+    assert draw(lambda *_: Telling(tokens, False), 0, 2, batch).bos is None
+    assert draw(lambda *_: Telling(tokens, None), 0, 2, batch).bos == 5
+    assert draw(lambda *_: Telling(tokens, True), 0, 1, batch).bos == 5
+
+
+@pytest.mark.parametrize(
+    ("bos", "message"),
+    [(True, "but their first tokens differ"), (5, "as True, False or None; got 5")],
+)
+def test_what_a_task_cannot_say_of_its_opening_token(bos, message):
+    tokens = torch.tensor([[5, 1, 2], [4, 3, 5]])
+    with pytest.raises(ValueError, match=message):
+        draw(lambda *_: Telling(tokens, bos), 0, 2, 2)
