@@ -1,6 +1,5 @@
 """Where a result comes from: what was asked and resolved, by which code, with which checkpoints."""
 
-import hashlib
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -12,7 +11,7 @@ from typing import Any
 
 from .record import Record, encode
 
-__all__ = ["PACKAGES", "Provenance", "hash_checkpoint", "provenance"]
+__all__ = ["PACKAGES", "Provenance", "provenance"]
 
 PACKAGES = (
     "resharpen",
@@ -35,7 +34,7 @@ class Provenance(Record):
         asked: the configuration as the user gave it.
         resolved: the same with every default filled in.
         seeds: the seeds of the independent runs.
-        checkpoints: name to SHA-256 of each checkpoint measured (see `hash_checkpoint`).
+        checkpoints: name to SHA-256 of each checkpoint's weights.
         packages: name to version, None = not installed.
         python: version of Python.
         machine: operating system and processor, without the host's name.
@@ -93,29 +92,6 @@ def provenance(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         completed=completed,
     )
-
-
-def hash_checkpoint(path: Path | str) -> str:
-    """SHA-256 of a checkpoint: a file, or every file of a folder with its name, in order.
-
-    Raises:
-        FileNotFoundError: nothing there, or a folder without files.
-    """
-    path = Path(path)
-    if path.is_file():
-        return _hash_file(path).hex()
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    if not files:
-        raise FileNotFoundError(f"no checkpoint at {path}: give a file or a folder that holds some")
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.relative_to(path).as_posix().encode() + b"\0" + _hash_file(file))
-    return digest.hexdigest()
-
-
-def _hash_file(file: Path) -> bytes:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").digest()
 
 
 def _version(package: str) -> str | None:

@@ -1,13 +1,12 @@
-"""Where a result comes from: versions, git, hashes."""
+"""Where a result comes from: versions, git."""
 
-import hashlib
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from resharpen.analyses import provenance as module
-from resharpen.analyses.provenance import Provenance, hash_checkpoint, provenance
+from resharpen.analyses.provenance import Provenance, provenance
 
 
 def git(folder, *arguments):
@@ -63,25 +62,3 @@ def test_no_git_is_no_error(tmp_path, monkeypatch):
     """Where there is no git program."""
     monkeypatch.setenv("PATH", str(tmp_path))
     assert module._git_state(tmp_path / "code.py") == (None, None)
-
-
-def test_hash_of_a_checkpoint(tmp_path):
-    """Changes with content and, in a folder, with names; not with the folder's place."""
-    one = tmp_path / "one"
-    one.mkdir()
-    (one / "a").write_bytes(b"weights")
-    (one / "b").write_bytes(b"config")
-    two = tmp_path / "elsewhere"
-    two.mkdir()
-    (two / "b").write_bytes(b"config")
-    (two / "a").write_bytes(b"weights")
-    assert hash_checkpoint(one) == hash_checkpoint(two)
-    before = hash_checkpoint(two)
-    (two / "b").rename(two / "c")
-    assert hash_checkpoint(two) != before
-    (two / "c").rename(two / "b")
-    (two / "b").write_bytes(b"confIg")
-    assert hash_checkpoint(two) != before
-    assert hash_checkpoint(one / "a") == hashlib.sha256(b"weights").hexdigest()
-    with pytest.raises(FileNotFoundError, match="no checkpoint at"):
-        hash_checkpoint(tmp_path / "none")
