@@ -116,8 +116,8 @@ def run_audit(command: Any, say: Say) -> int:
     if command.watch or len(sources) > 1 or _holds_several(sources[0]):
         return _run_many_audits(command, sources, say)
     check_destination(command.out)
-    result, report = _audit_and_report(command, sources[0], progress=True)
-    place = result.save(command.out, report=report)
+    result, figures = _audit(command, sources[0], progress=True)
+    place = result.save(command.out, report=render_report(result, figures))
     say(render_text(result))
     say(f"report: {place / 'report.html'}")
     return int(_is_past((verdict.verdict for verdict in result.verdicts), command.fail_on))
@@ -181,11 +181,6 @@ def _report_one(command: Any, result: StudyResult, source: Any) -> str:
         checkpoint = load_checkpoint(source)
         return render_report(result, audit_figures(result, checkpoint))
     return render_report(result, adapted_table_figures(result))
-
-
-def _audit_and_report(command: Any, source: str, progress: bool) -> tuple[StudyResult, str]:
-    result, figures = _audit(command, source, progress)
-    return result, render_report(result, figures)
 
 
 def _audit(command: Any, source: str, progress: bool) -> tuple[StudyResult, Any]:
