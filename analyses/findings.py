@@ -15,7 +15,6 @@ from .wording import (
     format_interval,
     format_number,
     format_place,
-    format_place_short,
     quantity_words,
 )
 
@@ -139,8 +138,11 @@ class Finding(Record):
     @property
     def place(self) -> str:
         """Where, in words: `post, layer 0, head 1`; `every checkpoint` if nowhere in particular."""
-        place = format_place(self.checkpoint, self.layer, self.head, self.site, self.seed)
-        return place or "every checkpoint"
+        return self._place() or "every checkpoint"
+
+    def _place(self, short: bool = False) -> str:
+        places = (self.checkpoint, self.layer, self.head, self.site, self.seed)
+        return format_place(*places, short=short)
 
     @property
     def outcome(self) -> str:
@@ -166,9 +168,7 @@ class Finding(Record):
                 deviation = f"{format_number(self.max_error, self.unit)} apart"
         return {
             "outcome": self.outcome,
-            "where": format_place_short(
-                self.checkpoint, self.layer, self.head, self.site, self.seed
-            ),
+            "where": self._place(short=True) or "any",
             "quantity": quantity_words(self.quantity),
             "theory": self.name,
             "kind": self.kind.replace("_", " "),

@@ -10,7 +10,6 @@ __all__ = [
     "format_interval",
     "format_number",
     "format_place",
-    "format_place_short",
     "plural",
     "quantity_words",
     "site_words",
@@ -68,38 +67,23 @@ def format_place(
     head: int | None = None,
     site: str | None = None,
     seed: int | None = None,
+    *,
+    short: bool = False,
 ) -> str:
-    """`post, layer 0, head 1, ln1_post, seed 3`; what is None is left out."""
+    """`post, layer 0, head 1, ln1_post, seed 3`, short `post L0 H1 ln1_post seed 3`.
+
+    What is None is left out; empty if everything is.
+    """
     parts = [checkpoint] if checkpoint else []
     if layer is not None:
-        parts.append(f"layer {layer}")
+        parts.append(f"L{layer}" if short else f"layer {layer}")
     if head is not None:
-        parts.append(f"head {head}")
+        parts.append(f"H{head}" if short else f"head {head}")
     if site is not None:
         parts.append(site_words(site, with_layer=layer is None))
     if seed is not None:
         parts.append(f"seed {seed}")
-    return ", ".join(parts)
-
-
-def format_place_short(
-    checkpoint: str | None,
-    layer: int | None = None,
-    head: int | None = None,
-    site: str | None = None,
-    seed: int | None = None,
-) -> str:
-    """`post L0 H1 ln1_post seed 3`, for tables; `any` if nowhere in particular."""
-    parts = [checkpoint] if checkpoint else []
-    if layer is not None:
-        parts.append(f"L{layer}")
-    if head is not None:
-        parts.append(f"H{head}")
-    if site is not None:
-        parts.append(site_words(site, with_layer=layer is None))
-    if seed is not None:
-        parts.append(f"seed {seed}")
-    return " ".join(parts) or "any"
+    return (" " if short else ", ").join(parts)
 
 
 def quantity_words(quantity: str) -> str:

@@ -134,6 +134,9 @@ def test_places_and_sites():
     assert site_words("hook_embed") == "embed"
     place = format_place("post", 1, 2, "blocks.1.ln1.hook_scale", 4)
     assert place == "post, layer 1, head 2, ln1, seed 4"
+    short = format_place("post", 1, 2, "blocks.1.ln1.hook_scale", 4, short=True)
+    assert short == "post L1 H2 ln1 seed 4"
+    assert format_place(None) == format_place(None, short=True) == ""
 
 
 def test_the_worst_verdict_is_the_most_severe():
