@@ -24,8 +24,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..models.sites import Site, list_sites, site_from_name
-from .capturing import Hook, HookedModel, capture, check_hook_names
+from ..models.sites import Site, check_hook_names, list_sites, site_from_name
+from .capturing import Hook, HookedModel, capture
 
 _TOLERANCE: dict[torch.dtype, float] = {
     torch.float64: 1e-9,
