@@ -24,7 +24,8 @@ class TransformerCache(ActivationCache):
     What holds, by placement (``x_L`` is the last stream, before any final norm):
 
     ==================================  ==================  ==================  ==============
-    method                              none, pre           res_post, peri      post
+    method                              none, pre,          res_post, peri,     post, mix,
+                                        ln_scaling          attn_out, sandwich  deepnorm, ngpt
     ==================================  ==================  ==================  ==============
     ``accumulated_resid``               streams             streams             streams
     ``decompose_resid``                 sums to ``x_L``     sums to ``x_L``     refused
@@ -118,12 +119,14 @@ class TransformerCache(ActivationCache):
         """
         n_layers = self.model.cfg.n_layers
         layer = n_layers if layer in (None, -1) else layer
+        factor = 1.0
         if layer == n_layers:
             has_norm = self.model.cfg.final_norm
         else:
-            has_norm = PLACEMENTS[self.model.cfg.norm_placement].before
+            places = self.model.blocks[layer].places
+            has_norm, factor = places.before, places.input_factor
         if has_norm:
-            return super().apply_ln_to_stack(
+            return factor * super().apply_ln_to_stack(
                 residual_stack,
                 layer,
                 mlp_input=mlp_input,
@@ -167,9 +170,10 @@ class TransformerCache(ActivationCache):
     def _refuse_stream_norm(self, method: str) -> None:
         if PLACEMENTS[self.model.cfg.norm_placement].stream:
             raise NotImplementedError(
-                f"{method} is not defined for norm_placement='post': each block normalises the sum "
-                "of stream and contribution, so the stream is not a sum of contributions; read "
-                "hook_attn_out and ln1_resid.hook_scale, or use accumulated_resid"
+                f"{method} is not defined for norm_placement={self.model.cfg.norm_placement!r}: a "
+                "norm acts on the sum of stream and contribution, so the stream is not a sum of "
+                "contributions; read hook_attn_out and ln1_resid.hook_scale, or use "
+                "accumulated_resid"
             )
 
     def _refuse_output_norm(self, method: str) -> None:

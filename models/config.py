@@ -11,7 +11,37 @@ from typing import Any, Literal, get_args
 SCHEMA_VERSION = 1
 """Version of the on-disk configuration; raised when a field changes its meaning."""
 
-NormPlacement = Literal["none", "pre", "post", "res_post", "peri"]
+NormPlacement = Literal[
+    "none",
+    "pre",
+    "post",
+    "res_post",
+    "peri",
+    "attn_out",
+    "sandwich",
+    "mix",
+    "ln_scaling",
+    "deepnorm",
+    "ngpt",
+]
+NormalizerName = Literal[
+    "softmax",
+    "temperature",
+    "sqrt_log_n",
+    "log_n",
+    "ssmax",
+    "ssmax_bias",
+    "adaptive",
+    "selective",
+    "entmax",
+    "asentmax",
+    "softmax1",
+    "sigmoid",
+    "differential",
+    "hardmax",
+    "linear",
+]
+QKNorm = Literal["none", "fixed", "learned"]
 NormalizationType = Literal["LN", "LNPre", "RMS", "RMSPre"]
 PositionalEmbeddingType = Literal["none", "standard", "rotary", "alibi"]
 AttentionDirection = Literal["causal", "bidirectional"]
@@ -23,7 +53,8 @@ class TransformerConfig:
     """Everything that determines the function a `Transformer` computes.
 
     Field names and meanings are those of TransformerLens's `HookedTransformerConfig`, but for
-    `norm_placement`, `final_norm` and `tied_unembed`, which it has no words for.
+    `norm_placement`, `final_norm`, `tied_unembed` and what decides how scores become weights
+    (`normalizer` and the fields after it), which it has no words for.
 
     Attributes:
         d_vocab: Number of input tokens, a beginning-of-sequence token included.
@@ -54,6 +85,17 @@ class TransformerConfig:
         biases: Whether the projections (attention, MLP, unembedding) have biases.
         tied_unembed: Whether the unembedding is the transpose of the embedding.
         init_range: Standard deviation of the initial weights; `None` means `d_model ** -0.5`.
+        normalizer: How a row's scores become weights: see the table in
+            `resharpen.models.normalizers`.
+        inverse_temperature: What `normalizer="temperature"` multiplies the scores by.
+        entmax_alpha: `α` of `"entmax"` and `"asentmax"`, in (1, 2]; 2 is sparsemax.
+        qk_norm: Whether queries and keys are set to length one, head by head (QK-norm, Henry et
+            al. 2020, arXiv 2010.04245), so that scores are `qk_gain` times a cosine and
+            `attn_scale` has no effect: `"none"`, with a `"fixed"` gain, or with a gain `"learned"`
+            for each head.
+        qk_gain: That gain, or where it starts.
+        sigma_reparam: Whether every attention and MLP weight is divided by its largest singular
+            value and given a learned gain (σReparam, Zhai et al., arXiv 2303.06296).
     """
 
     d_vocab: int
@@ -77,6 +119,12 @@ class TransformerConfig:
     biases: bool = False
     tied_unembed: bool = False
     init_range: float | None = None
+    normalizer: NormalizerName = "softmax"
+    inverse_temperature: float = 1.0
+    entmax_alpha: float = 1.5
+    qk_norm: QKNorm = "none"
+    qk_gain: float = 10.0
+    sigma_reparam: bool = False
 
     def __post_init__(self) -> None:
         """Resolve the defaults that depend on other fields, then check every field."""
@@ -98,8 +146,21 @@ class TransformerConfig:
             object.__setattr__(self, "attn_scale", float(self.head_width) ** 0.5)
         if self.init_range is None:
             object.__setattr__(self, "init_range", float(self.d_model) ** -0.5)
-        for name in ("d_head", "d_vocab_out", "attn_scale", "init_range", "rotary_base"):
+        for name in (
+            "d_head",
+            "d_vocab_out",
+            "attn_scale",
+            "init_range",
+            "rotary_base",
+            "inverse_temperature",
+            "qk_gain",
+        ):
             _check_positive(name, getattr(self, name))
+        if not 1 < self.entmax_alpha <= 2:
+            raise ValueError(
+                f"entmax_alpha must be more than 1 (softmax) and at most 2; got {self.entmax_alpha}"
+            )
+        self._check_combinations()
         if self.d_mlp is not None:
             _check_positive("d_mlp", self.d_mlp)
         if not 0 <= self.eps < float("inf"):
@@ -110,6 +171,19 @@ class TransformerConfig:
             raise ValueError(
                 "a tied unembedding reads its columns off the embedding, so d_vocab_out may not "
                 f"exceed d_vocab; got d_vocab_out={self.d_vocab_out}, d_vocab={self.d_vocab}"
+            )
+
+    def _check_combinations(self) -> None:
+        """Refuse two remedies that act on the same thing."""
+        if self.norm_placement == "ngpt" and (self.qk_norm != "none" or self.sigma_reparam):
+            raise ValueError(
+                "norm_placement='ngpt' normalises queries, keys and weights itself: leave "
+                "qk_norm='none' and sigma_reparam=False"
+            )
+        if self.normalizer == "linear" and self.positional_embedding_type == "alibi":
+            raise ValueError(
+                "linear attention has no scores to add ALiBi's bias to: take 'none', 'standard' or "
+                "'rotary' positions"
             )
 
     @property
@@ -179,6 +253,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "positional_embedding_type": get_args(PositionalEmbeddingType),
     "attention_dir": get_args(AttentionDirection),
     "act_fn": get_args(Activation),
+    "normalizer": get_args(NormalizerName),
+    "qk_norm": get_args(QKNorm),
 }
 
 

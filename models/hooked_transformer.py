@@ -31,6 +31,12 @@ def hooked_transformer_config(cfg: TransformerConfig) -> dict[str, Any]:
             f"RMSNorm and a final norm; got norm_placement={cfg.norm_placement!r}, "
             f"normalization_type={cfg.normalization_type!r}, final_norm={cfg.final_norm}"
         )
+    if (cfg.normalizer, cfg.qk_norm, cfg.sigma_reparam) != ("softmax", "none", False):
+        raise ValueError(
+            "HookedTransformer knows softmax attention on plain queries, keys and weights; got "
+            f"normalizer={cfg.normalizer!r}, qk_norm={cfg.qk_norm!r}, "
+            f"sigma_reparam={cfg.sigma_reparam}"
+        )
     kind = cfg.positional_embedding_type
     return {
         "n_layers": cfg.n_layers,

@@ -21,16 +21,18 @@ d_vocab     token id on the input side; ``d_vocab_out`` on the output side
 Hook names follow TransformerLens. Norms are named after the place where they stand, so that a
 name never means two things:
 
-==================  =====================================  =========================
+==================  =====================================  =====================================
 name                stands                                 placements that have it
-==================  =====================================  =========================
-``ln1``, ``ln2``    on the input of attention, of the MLP  ``pre``, ``peri``
-``ln1_post``,       on the output of the sub-layer,        ``res_post``, ``peri``
-``ln2_post``        before it is added to the stream
-``ln1_resid``,      on the stream, after the addition      ``post``
-``ln2_resid``
+==================  =====================================  =====================================
+``ln1``, ``ln2``    on the input of attention, of the MLP  ``pre``, ``peri``, ``sandwich``,
+                                                           ``ln_scaling``, ``mix`` (later blocks)
+``ln1_post``,       on the output of the sub-layer,        ``res_post``, ``peri``, ``sandwich``,
+``ln2_post``        before it is added to the stream       ``ngpt``, ``attn_out`` (attention only)
+``ln1_resid``,      on the stream, after the addition      ``post``, ``deepnorm``, ``ngpt``, ``mix``
+``ln2_resid``                                              (first blocks)
+``ln_embed``        on the embedding of the token          ``sandwich``
 ``ln_final``        before the unembedding                 any, with ``final_norm``
-==================  =====================================  =========================
+==================  =====================================  =====================================
 
 ``ln1``/``ln2`` and ``ln1_post``/``ln2_post`` are TransformerLens 4's names. ``ln1_resid`` is ours:
 TransformerLens's own encoders call that norm ``ln1``, which its ``ActivationCache`` helpers would
@@ -54,6 +56,8 @@ NORMS_ON_STREAM = ("ln1_resid", "ln2_resid")
 
 AXES: dict[str, tuple[str, ...]] = {
     "scores": ("batch", "head", "query", "key"),
+    "raw_scores": ("batch", "head", "query", "key"),
+    "score_factor": ("#batch", "#head", "query", "1"),
     "pattern": ("batch", "head", "query", "key"),
     "query": ("batch", "pos", "head", "d_head"),
     "key": ("batch", "pos", "head", "d_head"),
@@ -81,8 +85,10 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     ("contribution", _BLOCK + r"hook_(attn|mlp)_out"),
     ("stream", _BLOCK + r"hook_resid_(pre|mid|post)"),
     ("stream", r"hook_(embed|pos_embed)"),
-    ("norm_scale", r"(" + _BLOCK + r"\w+|ln_final)\.hook_scale"),
-    ("norm_normalized", r"(" + _BLOCK + r"\w+|ln_final)\.hook_normalized"),
+    ("norm_scale", r"(" + _BLOCK + r"\w+|ln_embed|ln_final)\.hook_scale"),
+    ("norm_normalized", r"(" + _BLOCK + r"\w+|ln_embed|ln_final)\.hook_normalized"),
+    ("raw_scores", _BLOCK + r"attn\.hook_raw_scores"),
+    ("score_factor", _BLOCK + r"attn\.hook_score_factor"),
     ("mlp_hidden", _BLOCK + r"mlp\.hook_(pre|post)"),
 )
 
@@ -109,6 +115,38 @@ class HasHooks(Protocol):
 
     @property
     def hook_dict(self) -> Mapping[str, Any]: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class WeightRule:
+    """What the rows of a model's attention pattern are.
+
+    Attributes:
+        row_sum: What the weights of a row sum to; ``None`` where that depends on the scores.
+        softmax: Whether they are the softmax of ``hook_attn_scores``.
+        signed: Whether a weight may be negative.
+    """
+
+    row_sum: float | None = 1.0
+    softmax: bool = True
+    signed: bool = False
+
+
+WEIGHT_RULES: dict[str, WeightRule] = {
+    "entmax": WeightRule(softmax=False),
+    "asentmax": WeightRule(softmax=False),
+    "hardmax": WeightRule(softmax=False),
+    "softmax1": WeightRule(row_sum=None, softmax=False),
+    "sigmoid": WeightRule(row_sum=None, softmax=False),
+    "differential": WeightRule(row_sum=None, softmax=False, signed=True),
+}
+"""Rules by ``cfg.normalizer`` of the models whose weights are not a softmax of their scores."""
+
+
+def weight_rule(model: object) -> WeightRule:
+    """What the rows of this model's patterns are: softmax unless its configuration says else."""
+    name = getattr(getattr(model, "cfg", None), "normalizer", "softmax")
+    return WEIGHT_RULES.get(name, WeightRule())
 
 
 def site_from_name(name: str) -> Site | None:
@@ -157,7 +195,7 @@ def check_hook_names(model: HasHooks, names: Iterable[str]) -> None:
 def norm_position(name: str) -> str:
     """Say where a norm stands, from the name of the norm or of one of its hooks.
 
-    Returns ``"before"``, ``"after"``, ``"stream"``, ``"final"``, or ``"unknown"``.
+    Returns ``"before"``, ``"after"``, ``"stream"``, ``"embedding"``, ``"final"``, or ``"unknown"``.
     """
     module = name.removesuffix(".hook_scale").removesuffix(".hook_normalized").rsplit(".", 1)[-1]
     if module in NORMS_BEFORE:
@@ -166,4 +204,4 @@ def norm_position(name: str) -> str:
         return "after"
     if module in NORMS_ON_STREAM:
         return "stream"
-    return "final" if module == "ln_final" else "unknown"
+    return {"ln_embed": "embedding", "ln_final": "final"}.get(module, "unknown")

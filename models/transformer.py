@@ -11,19 +11,20 @@ from torch import Tensor, nn
 from transformer_lens import FactoredMatrix, HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
-from .attention import Attention
+from .block import Block, apply_norm
 from .cache import TransformerCache
 from .config import TransformerConfig
+from .ngpt import UnitNorm, normalise_weights
 from .norms import Norm
 from .placements import PLACEMENTS
+from .sigma_reparam import reparametrise
 from .sites import check_hook_names
 
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
-    "silu": F.silu,
-}
+LAMBDA_INIT_STD = 0.1
+"""Standard deviation of the initial ``lambda_*`` of differential attention (arXiv 2410.05258)."""
+
+UNIT_LOGITS = 10.0
+"""Initial ``s_z`` of nGPT: cosines between -1 and 1 become logits between -10 and 10."""
 
 
 class Embed(nn.Module):
@@ -53,75 +54,19 @@ class PosEmbed(nn.Module):
 
 
 class Unembed(nn.Module):
-    """Residual stream to logits: ``W_U [d_model, d_vocab_out]``, ``b_U [d_vocab_out]`` or None."""
+    """Residual stream to logits: ``W_U [d_model, d_vocab_out]``, ``b_U [d_vocab_out]`` or None.
+
+    With nGPT the logits are multiplied by a learned ``s_z``, ``[d_vocab_out]``.
+    """
 
     def __init__(self, cfg: TransformerConfig) -> None:
         """Create the matrix (none when tied) and the bias (none without ``cfg.biases``)."""
         super().__init__()
+        unit = PLACEMENTS[cfg.norm_placement].unit
+        self.s_z = nn.Parameter(torch.full((cfg.output_size,), UNIT_LOGITS)) if unit else None
         shape = (cfg.d_model, cfg.output_size)
         self.W_U = None if cfg.tied_unembed else nn.Parameter(torch.empty(shape))
         self.b_U = nn.Parameter(torch.zeros(cfg.output_size)) if cfg.biases else None
-
-
-class MLP(nn.Module):
-    """``act(x W_in + b_in) W_out + b_out``, biases only with ``cfg.biases``."""
-
-    def __init__(self, cfg: TransformerConfig) -> None:
-        """Create uninitialised weights; ``Transformer`` fills them."""
-        super().__init__()
-        assert cfg.d_mlp is not None
-        self.W_in = nn.Parameter(torch.empty(cfg.d_model, cfg.d_mlp))
-        self.W_out = nn.Parameter(torch.empty(cfg.d_mlp, cfg.d_model))
-        self.b_in = nn.Parameter(torch.zeros(cfg.d_mlp)) if cfg.biases else None
-        self.b_out = nn.Parameter(torch.zeros(cfg.d_model)) if cfg.biases else None
-        self.hook_pre = HookPoint()
-        self.hook_post = HookPoint()
-        self._activation = _ACTIVATIONS[cfg.act_fn]
-
-    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-        """Apply the two layers."""
-        before = x @ self.W_in if self.b_in is None else x @ self.W_in + self.b_in
-        after = self.hook_post(self._activation(self.hook_pre(before)))
-        return after @ self.W_out if self.b_out is None else after @ self.W_out + self.b_out
-
-
-class Block(nn.Module):
-    """Attention, then (unless ``attn_only``) an MLP, with the norms where the placement says."""
-
-    def __init__(self, cfg: TransformerConfig) -> None:
-        """Create the sub-layers and exactly the norms that the placement has."""
-        super().__init__()
-        place = PLACEMENTS[cfg.norm_placement]
-        self.attn = Attention(cfg)
-        self.ln1 = Norm(cfg) if place.before else None
-        self.ln1_post = Norm(cfg) if place.after else None
-        self.ln1_resid = Norm(cfg) if place.stream else None
-        self.mlp = None if cfg.attn_only else MLP(cfg)
-        has_mlp = not cfg.attn_only
-        self.ln2 = Norm(cfg) if place.before and has_mlp else None
-        self.ln2_post = Norm(cfg) if place.after and has_mlp else None
-        self.ln2_resid = Norm(cfg) if place.stream and has_mlp else None
-        self.hook_resid_pre = HookPoint()
-        self.hook_attn_out = HookPoint()
-        if has_mlp:
-            self.hook_resid_mid = HookPoint()
-            self.hook_mlp_out = HookPoint()
-        self.hook_resid_post = HookPoint()
-
-    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-        """Run the block; ``hook_attn_out`` and ``hook_mlp_out`` fire with what is added."""
-        x = self.hook_resid_pre(x)
-        out = self.hook_attn_out(_apply(self.ln1_post, self.attn(_apply(self.ln1, x))))
-        x = _apply(self.ln1_resid, x + out)
-        if self.mlp is not None:
-            x = self.hook_resid_mid(x)
-            out = self.hook_mlp_out(_apply(self.ln2_post, self.mlp(_apply(self.ln2, x))))
-            x = _apply(self.ln2_resid, x + out)
-        return self.hook_resid_post(x)
-
-
-def _apply(norm: Norm | None, x: Tensor) -> Tensor:
-    return x if norm is None else norm(x)
 
 
 class Transformer(HookedRootModule):
@@ -140,7 +85,8 @@ class Transformer(HookedRootModule):
     """
 
     blocks: Sequence[Block]
-    ln_final: Norm | None
+    ln_embed: Norm | None
+    ln_final: Norm | UnitNorm | None
 
     def __init__(self, cfg: TransformerConfig, *, seed: int = 0) -> None:
         """Build the model and draw its weights.
@@ -158,18 +104,34 @@ class Transformer(HookedRootModule):
         if cfg.positional_embedding_type == "standard":
             self.pos_embed = PosEmbed(cfg)
             self.hook_pos_embed = HookPoint()
-        self.blocks = nn.ModuleList(Block(cfg) for _ in range(cfg.n_layers))  # type: ignore
-        self.ln_final = Norm(cfg) if cfg.final_norm else None
+        scheme = PLACEMENTS[cfg.norm_placement]
+        self.ln_embed = Norm(cfg) if scheme.embedding else None
+        blocks = (Block(cfg, layer) for layer in range(cfg.n_layers))
+        self.blocks = nn.ModuleList(blocks)  # type: ignore[assignment]
+        kind = UnitNorm if scheme.unit else Norm
+        self.ln_final = kind(cfg) if cfg.final_norm else None
         self.unembed = Unembed(cfg)
         self._draw_weights(seed)
+        if cfg.sigma_reparam:
+            reparametrise(self)
         self.setup()
 
     def _draw_weights(self, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
         assert self.cfg.init_range is not None
+        scheme = PLACEMENTS[self.cfg.norm_placement]
+        gain = scheme.init_gain(self.cfg.n_layers)
         for name, parameter in self.named_parameters():
-            if name.rsplit(".", 1)[-1].startswith("W_"):
-                nn.init.normal_(parameter, std=self.cfg.init_range, generator=generator)
+            weight = name.rsplit(".", 1)[-1]
+            if weight.startswith("W_"):
+                std = self.cfg.init_range
+                if weight in ("W_V", "W_O", "W_in", "W_out"):
+                    std *= gain
+                nn.init.normal_(parameter, std=std, generator=generator)
+            elif weight.startswith("lambda_"):
+                nn.init.normal_(parameter, std=LAMBDA_INIT_STD, generator=generator)
+        if scheme.unit:
+            normalise_weights(self.named_parameters())
 
     def forward(
         self,
@@ -197,7 +159,7 @@ class Transformer(HookedRootModule):
             x = block(x)
         if return_type is None:
             return None
-        logits = self._unembed(_apply(self.ln_final, x))
+        logits = self._unembed(apply_norm(self.ln_final, x))
         if return_type == "logits":
             return logits
         predicted = logits[:, :-1].flatten(0, 1)
@@ -206,7 +168,7 @@ class Transformer(HookedRootModule):
 
     def _embed(self, tokens: Tensor) -> Tensor:
         try:
-            x = self.hook_embed(self.embed(tokens))
+            x = self.hook_embed(apply_norm(self.ln_embed, self.embed(tokens)))
         except IndexError as error:
             raise ValueError(
                 f"token ids must lie in 0..{self.cfg.d_vocab - 1} (d_vocab={self.cfg.d_vocab}); "
@@ -258,10 +220,14 @@ class Transformer(HookedRootModule):
 
     @property
     def W_U(self) -> Float[Tensor, "d_model d_vocab_out"]:
-        """Unembedding; with ``tied_unembed`` the transpose of the embedding's first rows."""
-        if self.unembed.W_U is None:
-            return self.embed.W_E[: self.cfg.output_size].T
-        return self.unembed.W_U
+        """Unembedding; with ``tied_unembed`` the transpose of the embedding's first rows.
+
+        With nGPT, the scale of the logits is folded in.
+        """
+        weight = self.unembed.W_U
+        if weight is None:
+            weight = self.embed.W_E[: self.cfg.output_size].T
+        return weight if self.unembed.s_z is None else weight * self.unembed.s_z
 
     @property
     def b_U(self) -> Float[Tensor, "d_vocab_out"]:
@@ -353,7 +319,8 @@ class Transformer(HookedRootModule):
         n_parameters = sum(parameter.numel() for parameter in self.parameters())
         return (
             f"Transformer({cfg.n_layers} layers x {cfg.n_heads} heads, d_model={cfg.d_model}, "
-            f"{kind}, norms: {cfg.norm_placement} ({cfg.normalization_type}), {final} final norm, "
+            f"{kind}, {cfg.normalizer} attention, norms: {cfg.norm_placement} "
+            f"({cfg.normalization_type}), {final} final norm, "
             f"positions: {cfg.positional_embedding_type}, {n_parameters:,} parameters)"
         )
 

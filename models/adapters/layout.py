@@ -226,10 +226,11 @@ class _Recorder:
 
 
 def _placement(kinds: list[set[str]]) -> str:
-    names = {
-        frozenset(name for name in ("before", "after", "stream") if getattr(place, name)): key
-        for key, place in PLACEMENTS.items()
-    }
+    names: dict[frozenset[str], str] = {}
+    for key, place in PLACEMENTS.items():
+        # Schemes that differ from an earlier one in more than where norms stand cannot be told.
+        where = frozenset(name for name in ("before", "after", "stream") if getattr(place, name))
+        names.setdefault(where, key)
     found = {
         names.get(frozenset(kind), "unknown" if "unknown" in kind else "mixed") for kind in kinds
     }

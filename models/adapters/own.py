@@ -1,12 +1,15 @@
-"""Our own :class:`~resharpen.models.transformer.Transformer`: exact, and fused until replaced."""
+"""Our own :class:`~resharpen.models.transformer.Transformer`, seen through its own watcher.
 
-from collections.abc import Callable, Iterator
-from typing import Any
+What is a softmax of scaled products, with or without an inverse temperature of the row, is shown as
+queries and keys; other normalizers show their finished weights.
+"""
+
+from collections.abc import Iterator
 
 from torch import Tensor
 
-from ..attention import Attention
-from ..observed import AttentionSeen, Observer
+from ..attention import Attention, AttentionInputs, Watcher
+from ..observed import AttentionSeen, Observer, PatternSeen
 from ..positions import alibi_bias
 from ..transformer import Transformer
 from .adapter import Adapter
@@ -48,49 +51,66 @@ class OwnAdapter(Adapter):
         attention = [block.attn for block in model.blocks]
         super().__init__(model, facts, blocks=model.blocks, attention=attention)
 
-    def watch(self, observer: Observer) -> Iterator["_Replaced"]:
-        """Stand in for each layer's attention, fused or not, and show what it is given."""
-        for layer, block in enumerate(self.module.blocks):
-            for name, may_replace in (("_attend_fused", True), ("_attend_explicitly", False)):
-                yield _Replaced(
-                    block.attn, name, _looking(block.attn, name, layer, observer, may_replace)
-                )
+    def watch(self, observer: Observer) -> Iterator["_Watching"]:
+        """Show the observer what each layer's attention is given."""
+        for block in self.module.blocks:
+            yield _Watching(block.attn, _watcher(observer))
 
 
-class _Replaced:
-    """A method replaced on one instance until ``remove()``."""
+class _Watching:
+    """A watcher on one attention layer until ``remove()``."""
 
-    def __init__(self, owner: Attention, name: str, function: Callable[..., Tensor]) -> None:
-        self._owner, self._name = owner, name
-        owner.__dict__[name] = function
+    def __init__(self, attention: Attention, watcher: Watcher) -> None:
+        self._attention = attention
+        attention.watcher = watcher
 
     def remove(self) -> None:
-        """Give the instance its method back."""
-        self._owner.__dict__.pop(self._name, None)
+        """Take the watcher off."""
+        self._attention.watcher = None
 
 
-def _looking(
-    attention: Attention, name: str, layer: int, observer: Observer, may_replace: bool
-) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    own: Callable[[Tensor, Tensor, Tensor], Tensor] = getattr(attention, name)
+def _watcher(observer: Observer) -> Watcher:
+    def watch(attention: Attention, inputs: AttentionInputs) -> Tensor | None:
+        if _is_softmax(attention):
+            given = observer.attention(_attention_seen(attention, inputs))
+            return None if given is None else given.transpose(1, 2)
+        observer.pattern(_pattern_seen(attention, inputs))
+        return None
+
+    return watch
+
+
+def _is_softmax(attention: Attention) -> bool:
+    """Whether the layer is a softmax of scaled products, as an attention record says it."""
+    return attention.normalizer.fused or attention.cfg.normalizer in ("adaptive", "softmax1")
+
+
+def _stack(attention: Attention) -> str:
+    return "decoder" if attention.cfg.attention_dir == "causal" else "encoder"
+
+
+def _attention_seen(attention: Attention, inputs: AttentionInputs) -> AttentionSeen:
     cfg = attention.cfg
+    query, factor, bias = inputs.query.transpose(1, 2), attention.row_factor(inputs), None
+    if cfg.positional_embedding_type == "alibi":
+        bias = alibi_bias(cfg.n_heads, query.shape[2], query)[None]
+        bias = bias if factor is None else bias * factor
+    return AttentionSeen(
+        layer=attention.layer,
+        query=query if factor is None else query * factor,
+        key=inputs.key.transpose(1, 2),
+        value=inputs.value.transpose(1, 2),
+        scale=inputs.scale,
+        causal=cfg.attention_dir == "causal",
+        bias=bias,
+        # The one of softmax plus one is a key of score zero without a value.
+        sinks=query.new_zeros(cfg.n_heads) if cfg.normalizer == "softmax1" else None,
+        stack=_stack(attention),
+    )
 
-    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        bias: Any = None
-        if cfg.positional_embedding_type == "alibi":
-            bias = alibi_bias(cfg.n_heads, query.shape[1], query)[None]
-        seen = AttentionSeen(
-            layer=layer,
-            query=query.transpose(1, 2),
-            key=key.transpose(1, 2),
-            value=value.transpose(1, 2),
-            scale=cfg.score_factor,
-            causal=cfg.attention_dir == "causal",
-            bias=bias,
-            stack="decoder" if cfg.attention_dir == "causal" else "encoder",
-        )
-        given = observer.attention(seen)
-        # Somebody else's hooks on scores and pattern must still fire: then the layer runs itself.
-        return own(query, key, value) if given is None or not may_replace else given.transpose(1, 2)
 
-    return attend
+def _pattern_seen(attention: Attention, inputs: AttentionInputs) -> PatternSeen:
+    n_pos = inputs.query.shape[1]
+    weights = attention.pattern(inputs, 0, n_pos)
+    visible = attention.masked(weights.new_zeros(1, 1, n_pos, n_pos), 0) == 0
+    return PatternSeen(attention.layer, weights, visible, stack=_stack(attention))

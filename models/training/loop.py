@@ -13,6 +13,9 @@ from tqdm.auto import tqdm
 
 from ..checkpoint import Checkpoint
 from ..config import TransformerConfig
+from ..ngpt import normalise_weights
+from ..normalizers import NORMALIZERS
+from ..placements import PLACEMENTS
 from ..tasks import Task, seeded_generator
 from .config import TrainingConfig
 from .stack import StackedTransformer
@@ -77,13 +80,14 @@ def train(
     restored = None
     if place is not None:
         restored = load_state(place, identity, stack, optimizer, averages)
+    on_sphere = PLACEMENTS[cfg.norm_placement].unit
     start, losses = restored or (0, torch.empty(0, len(seeds)))
     history = list(losses)
     bar = tqdm(
         range(start, training.n_steps),
         initial=start,
         total=training.n_steps,
-        desc=f"training {cfg.norm_placement}",
+        desc=f"training {cfg.norm_placement} {cfg.normalizer}",
         unit="step",
         disable=not progress,
         leave=False,
@@ -100,6 +104,8 @@ def train(
         optimizer.zero_grad(set_to_none=True)
         loss.sum().backward()
         optimizer.step()
+        if on_sphere:
+            normalise_weights(zip(stack.names, stack.weights, strict=True))
         for average in averages.values():
             average.update_parameters(stack)
         history.append(loss.detach())
@@ -164,6 +170,11 @@ def _loss_curve(losses: Tensor, n_points: int = 100) -> tuple[float, ...]:
 def _check_run(
     cfg: TransformerConfig, task: Task, training: TrainingConfig, seeds: Sequence[int]
 ) -> None:
+    if not NORMALIZERS[cfg.normalizer].has_gradient:
+        raise ValueError(
+            f"normalizer={cfg.normalizer!r} has no gradient: train with another, such as softmax, "
+            "and evaluate the weights with it"
+        )
     if (cfg.d_vocab, cfg.output_size) != (task.d_vocab, task.d_vocab_out):
         raise ValueError(
             f"the model's vocabulary must be the task's: d_vocab={task.d_vocab}, d_vocab_out="

@@ -91,7 +91,10 @@ def test_apply_ln_to_stack_is_what_the_next_layer_reads(placement: str) -> None:
     _, cache = model.run_with_cache(tokens_for(model.cfg))
     stream = cache["resid_pre", 1][None]
     read = cache.apply_ln_to_stack(stream, layer=1)[0]
-    expected = cache["blocks.1.ln1.hook_normalized"] if PLACEMENTS[placement].before else stream[0]
+    places = model.blocks[1].places
+    expected = stream[0]
+    if places.before:
+        expected = cache["blocks.1.ln1.hook_normalized"] * places.input_factor
     torch.testing.assert_close(read, expected, atol=1e-5, rtol=1e-5)
     last = cache.apply_ln_to_stack(cache["resid_post", 1][None])[0]
     torch.testing.assert_close(last, cache["ln_final.hook_normalized"], atol=1e-5, rtol=1e-5)

@@ -151,7 +151,7 @@ def test_our_models_through_both_doors(placement, positions, tokens, new_recorde
         wide = seen.input - seen.input.mean(-1, keepdim=True) if seen.centred else seen.input
         scale = (wide.square().mean(-1, keepdim=True) + seen.eps).sqrt()
         torch.testing.assert_close(scale, cache[f"{seen.name}.hook_scale"])
-    assert "_attend_fused" not in model.blocks[0].attn.__dict__
+    assert model.blocks[0].attn.watcher is None
 
 
 def test_our_fused_attention_is_replaced_but_hooks_still_fire(tokens, recorder) -> None:
