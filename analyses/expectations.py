@@ -69,6 +69,10 @@ def why_no_length_theorem(config: TransformerConfig, task: Mapping[str, Any] | N
         return "the theorem is about one attention-only block"
     if config.positional_embedding_type != "none":
         return "the theorem is about models without positions"
+    if config.normalizer in ("softmax1", "sigmoid", "differential"):
+        return f"its attention weights ({config.normalizer}) do not sum to one"
+    if config.norm_placement == "ngpt":
+        return "the stream moves along the sphere instead of adding up"
     if len(_output_norms(config)) > 1:
         return "two norms act on the way from attention to the logits"
     return None
@@ -207,7 +211,7 @@ def _error_expectations(displacement: Curve, vocabulary: int) -> list[Curve]:
 
 def _output_norms(config: TransformerConfig) -> list[str]:
     """Scale sites of the norms between attention and the logits, in a one-block model."""
-    place = PLACEMENTS[config.norm_placement]
+    place = PLACEMENTS[config.norm_placement].at(0, config.n_layers)
     names = [("blocks.0.ln1_post", place.after), ("blocks.0.ln1_resid", place.stream)]
     names.append(("ln_final", config.final_norm))
     return [f"{name}.hook_scale" for name, present in names if present]

@@ -22,6 +22,9 @@ _Z = "blocks.0.attn.hook_z"
 _PATTERN = "blocks.0.attn.hook_pattern"
 _CHUNK = 4096
 
+_FIXED_STRENGTH = ("softmax", "temperature", "linear")
+"""Normalizers whose weights are shares of a strength that each pair of tokens has for itself."""
+
 
 @dataclass(frozen=True)
 class TwoBodyPrediction:
@@ -50,6 +53,12 @@ def why_not_two_body(model: HookedModel) -> str | None:
         return "it has more than one block, so that keys depend on their own prefix"
     if kind != "none":
         return f"it has positions ({kind}), so that a token's key depends on where it stands"
+    normalizer = getattr(cfg, "normalizer", "softmax")
+    if normalizer not in _FIXED_STRENGTH:
+        return (
+            f"its normalizer ({normalizer}) weighs two keys against each other differently as "
+            "others join them"
+        )
     return None
 
 

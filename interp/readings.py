@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..models.sites import Site
+from ..models.sites import Site, WeightRule
 from .measures import Measure, key_count
 from .verify import causal_mask, visible_keys
 
@@ -49,6 +49,8 @@ def reads_site(measure: Measure, site: Site) -> bool:
     """Whether a measure takes its main array from this site."""
     if _VECTORS in measure.reads:
         return site.kind == "contribution" and site.name.endswith("hook_attn_out")
+    if site.kind == "pattern" and "unnormalised" in measure.reads:
+        return True
     return ARRAY_OF_KIND.get(site.kind) in measure.reads
 
 
@@ -60,6 +62,7 @@ def site_readers(
     causal: bool = True,
     relevant: Bool[Tensor, "batch #query key"] | None = None,
     scale_alone: Mapping[str, Float[Tensor, "batch query 1"]] | None = None,
+    rule: WeightRule | None = None,
 ) -> dict[str, Reader]:
     """Readers for :func:`~resharpen.interp.capturing.capture`, by hook name.
 
@@ -73,6 +76,9 @@ def site_readers(
         causal: Whether a query sees no later keys; used where the scores do not tell.
         relevant: Keys that each of the last queries needs.
         scale_alone: By ``hook_scale`` name, the scale of the last query tokens alone.
+        rule: What the rows of a pattern are; rows of softmax when not given. Weights that need not
+            sum to one are divided by their sum, which ``total_mass`` tells; of signed weights
+            ``total_mass`` is all that is read.
 
     Raises:
         ValueError: If ``n_queries`` is less than 1; or, when a reader runs, if there are fewer
@@ -80,6 +86,7 @@ def site_readers(
     """
     if n_queries < 1:
         raise ValueError(f"n_queries must be 1 or more; got {n_queries}")
+    rows_are = WeightRule() if rule is None else rule
     visible: dict[int | None, Tensor] = {}
     places = list(sites)
     layers_with_pattern = {
@@ -99,7 +106,11 @@ def site_readers(
                 mask = visible.pop(site.layer, None)
                 if mask is None:
                     mask = _unmasked(rows, causal)
-            arrays = {ARRAY_OF_KIND[site.kind]: rows, "visible": mask}
+            arrays = {"visible": mask}
+            if site.kind == "scores":
+                arrays["scores"] = rows
+            else:
+                arrays |= _weight_arrays(rows, rows_are)
             if relevant is not None:
                 arrays["relevant"] = relevant.to(rows.device)[:, None]
             return Reading(_measured(wanted, arrays), key_count(mask))
@@ -125,6 +136,14 @@ def site_readers(
         if wanted or gives_mask:
             readers[site.name] = (attention if is_attention else vector)(site, wanted)
     return readers
+
+
+def _weight_arrays(rows: Tensor, rule: WeightRule) -> dict[str, Tensor]:
+    if rule.row_sum == 1.0 and not rule.signed:
+        return {"weights": rows}
+    if rule.signed:
+        return {"unnormalised": rows}
+    return {"weights": rows / rows.sum(-1, keepdim=True), "unnormalised": rows}
 
 
 def _measured(wanted: list[Measure], arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:

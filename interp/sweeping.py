@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from torch import Tensor
 
-from ..models.sites import Site, list_sites
+from ..models.sites import Site, list_sites, weight_rule
 from .capturing import HookedModel, capture
 from .drawing import Drawn, Sample, draw
 from .frozen import AloneScales, alone_scales, frozen_logits
@@ -183,7 +183,7 @@ def sweep_lengths(
     wanted = (
         [get_measure(name) for name in dict.fromkeys(measures)]
         if measures is not None
-        else (list(MEASURES.values()))
+        else _fitting_measures(model)
     )
     if not wanted:
         raise ValueError("measures must name at least one quantity, or be None for all")
@@ -217,6 +217,16 @@ def sweep_lengths(
         tuple(failed),
     )
     return _tables(plan)
+
+
+def _fitting_measures(model: HookedModel) -> list[Measure]:
+    """Every measure, but for the sum of weights that sum to one by construction."""
+    normalised = weight_rule(model).row_sum == 1.0
+    return [
+        measure
+        for measure in MEASURES.values()
+        if not (normalised and "unnormalised" in measure.reads)
+    ]
 
 
 def _needed_sites(model: HookedModel, measures: Sequence[Measure]) -> list[Site]:
@@ -290,6 +300,7 @@ def _measure_batch(plan: _Plan, part: Drawn, alone: AloneScales | None, totals: 
         plan.measures,
         causal=is_causal(plan.model),
         relevant=None if part.relevant is None else part.relevant[:, None],
+        rule=weight_rule(plan.model),
         scale_alone=None
         if alone is None
         else {name: alone.at(name, last) for name in alone.scales},

@@ -24,7 +24,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..models.sites import Site, check_hook_names, list_sites, site_from_name
+from ..models.sites import (
+    Site,
+    WeightRule,
+    check_hook_names,
+    list_sites,
+    site_from_name,
+    weight_rule,
+)
 from .capturing import Hook, HookedModel, capture
 
 _TOLERANCE: dict[torch.dtype, float] = {
@@ -78,8 +85,7 @@ def check_tap(
     tokens: Int[Tensor, "batch pos"],
     site: Site | str,
     *,
-    row_sum: float | None = 1.0,
-    softmax: bool = True,
+    rule: WeightRule | None = None,
 ) -> None:
     """Check that a site shows what its name says, passively, and that the model uses it.
 
@@ -88,9 +94,8 @@ def check_tap(
         tokens: A few short sequences, ``[batch, pos]``; two positions or more for the checks on
             attention to mean something.
         site: The site, or its hook name.
-        row_sum: What a row of a pattern must sum to; ``None`` where it need not be known (a sink
-            logit takes a share, sigmoid attention).
-        softmax: Whether the pattern is the softmax of the scores; false for other normalisers.
+        rule: What the rows of a pattern must be; by default what the model's configuration says
+            (:func:`~resharpen.models.sites.weight_rule`), softmax where it says nothing.
 
     Raises:
         ValueError: Saying which check failed, with the number that was found.
@@ -98,7 +103,7 @@ def check_tap(
     place = _resolve(site)
     check_hook_names(model, [place.name])
     plain = capture(model, tokens, {}).logits
-    check_activation(model, tokens, place, row_sum=row_sum, softmax=softmax)
+    check_activation(model, tokens, place, rule=rule)
     check_passive(model, tokens, [place], plain)
     check_live(model, tokens, place, plain)
 
@@ -108,8 +113,7 @@ def tap_status(
     tokens: Int[Tensor, "batch pos"],
     site: Site | str,
     *,
-    row_sum: float | None = 1.0,
-    softmax: bool = True,
+    rule: WeightRule | None = None,
 ) -> TapStatus:
     """Run :func:`check_tap` and return what it found instead of raising.
 
@@ -117,7 +121,7 @@ def tap_status(
         ValueError: Only if the name is not one of a known kind of site.
     """
     place = _resolve(site)
-    reason = _reason(lambda: check_tap(model, tokens, place, row_sum=row_sum, softmax=softmax))
+    reason = _reason(lambda: check_tap(model, tokens, place, rule=rule))
     return TapStatus(place, "unavailable" if reason else "ok", reason)
 
 
@@ -126,8 +130,7 @@ def verify_taps(
     tokens: Int[Tensor, "batch pos"],
     sites: Iterable[Site] | None = None,
     *,
-    row_sum: float | None = 1.0,
-    softmax: bool = True,
+    rule: WeightRule | None = None,
 ) -> dict[str, TapStatus]:
     """Verify many sites, by name; all known sites of the model when none are given.
 
@@ -136,11 +139,7 @@ def verify_taps(
     places = list(list_sites(model) if sites is None else sites)
     plain = capture(model, tokens, {}).logits
     reasons = {
-        place.name: _reason(
-            lambda place=place: check_activation(
-                model, tokens, place, row_sum=row_sum, softmax=softmax
-            )
-        )
+        place.name: _reason(lambda place=place: check_activation(model, tokens, place, rule=rule))
         for place in places
     }
     sound = [place for place in places if not reasons[place.name]]
@@ -184,8 +183,7 @@ def check_activation(
     tokens: Int[Tensor, "batch pos"],
     site: Site,
     *,
-    row_sum: float | None = 1.0,
-    softmax: bool = True,
+    rule: WeightRule | None = None,
 ) -> None:
     """Check that the site fires with the right axes and plausible numbers.
 
@@ -196,18 +194,19 @@ def check_activation(
     """
     sizes = _sizes(model, tokens)
     causal = is_causal(model)
+    rows = weight_rule(model) if rule is None else rule
 
     def read(activation: Tensor) -> None:
         _check_shape(site, activation, sizes)
         if site.kind == "pattern":
-            _check_pattern(site.name, activation, causal, row_sum)
+            _check_pattern(site.name, activation, causal, rows)
         elif site.kind == "scores":
             _check_scores(site.name, activation, causal)
         elif not activation.isfinite().all():
             raise ValueError(f"{site.name} holds NaN or infinite numbers on the test input")
 
     pattern = site.name.replace("hook_attn_scores", "hook_pattern")
-    if site.kind == "scores" and softmax and pattern in model.hook_dict:
+    if site.kind == "scores" and rows.softmax and pattern in model.hook_dict:
         _check_softmax(model, tokens, site.name, pattern, read)
     else:
         capture(model, tokens, {site.name: read})
@@ -292,25 +291,25 @@ def _check_shape(site: Site, activation: Tensor, sizes: dict[str, int]) -> None:
         raise ValueError(f"{site.name} must have axes [{wanted}]; got {list(activation.shape)}")
 
 
-def _check_pattern(name: str, pattern: Tensor, causal: bool, row_sum: float | None) -> None:
+def _check_pattern(name: str, pattern: Tensor, causal: bool, rule: WeightRule) -> None:
     if not pattern.isfinite().all():
         raise ValueError(f"{name} holds NaN or infinite weights")
     lowest = float(pattern.min())
-    if lowest < 0:
+    if lowest < 0 and not rule.signed:
         raise ValueError(f"{name} holds a negative weight, {lowest:.2g}")
     wide = pattern.double()
     if causal:
         future = ~causal_mask(pattern.shape[-2], pattern.shape[-1], pattern.device)
-        leaked = float(wide.masked_fill(~future, 0.0).max())
+        leaked = float(wide.masked_fill(~future, 0.0).abs().max())
         if leaked > 0:
             raise ValueError(f"{name} has weight {leaked:.2g} on a key after its query")
-    if row_sum is not None:
+    if rule.row_sum is not None:
         allowed = _TOLERANCE.get(pattern.dtype, 3e-2)
-        worst = float((wide.sum(-1) - row_sum).abs().max())
+        worst = float((wide.sum(-1) - rule.row_sum).abs().max())
         if worst > allowed:
             raise ValueError(
-                f"the rows of {name} must sum to {row_sum:g} over the visible keys; the worst is "
-                f"off by {worst:.2g}"
+                f"the rows of {name} must sum to {rule.row_sum:g} over the visible keys; the worst "
+                f"is off by {worst:.2g}"
             )
 
 

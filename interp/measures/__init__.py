@@ -16,6 +16,7 @@ from .dispersion import (
     score_spread,
     sink_mass,
     top_k_mass,
+    total_mass,
 )
 from .displacement import displacement, displacement_rescale, min_displacement, oscillation
 from .error import illegal_mass, kl_divergence, total_variation
@@ -46,6 +47,14 @@ MEASURES: dict[str, Measure] = {
         "entropy_support", entropy_support, _ROW, "1", (1.0, inf), "e to the entropy"
     ),
     "max_weight": Measure("max_weight", max_weight, _ROW, "ratio", (0.0, 1.0), "largest weight"),
+    "total_mass": Measure(
+        "total_mass",
+        total_mass,
+        ("unnormalised", "visible"),
+        "1",
+        (-inf, inf),
+        "sum of the weights, where they need not sum to one",
+    ),
     "top_4_mass": Measure(
         "top_4_mass", partial(top_k_mass, k=4), _ROW, "ratio", (0.0, 1.0), "sum of the 4 largest"
     ),
@@ -207,5 +216,6 @@ __all__ = [
     "score_spread",
     "sink_mass",
     "top_k_mass",
+    "total_mass",
     "total_variation",
 ]

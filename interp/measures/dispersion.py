@@ -104,6 +104,18 @@ def max_weight(
     return _where_defined(kept.amax(-1), mask)
 
 
+def total_mass(
+    unnormalised: Float[Tensor, "*row key"], visible: Bool[Tensor, "*#row #key"] | None = None
+) -> Float[Tensor, "*row"]:
+    """``sum_j a_j``, unit 1: what a row gives away where its weights need not sum to one.
+
+    Sigmoid attention may give more than 1, softmax-plus-one less, differential attention
+    ``1 - λ`` (theory section 16); NaN without a visible key.
+    """
+    kept, mask = _weights(unnormalised, visible)
+    return _where_defined(kept.sum(-1), mask)
+
+
 def top_k_mass(
     weights: Float[Tensor, "*row key"],
     visible: Bool[Tensor, "*#row #key"] | None = None,

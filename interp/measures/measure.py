@@ -9,7 +9,8 @@ UNITS = ("nats", "ratio", "l2", "1", "logit")
 """Every unit that a quantity may have."""
 
 ARRAYS: dict[str, str] = {
-    "weights": "attention weights [*row, key]",
+    "weights": "attention weights, over their sum where that is not one [*row, key]",
+    "unnormalised": "attention weights as they are, where they need not sum to one [*row, key]",
     "scores": "attention scores after scaling, soft-cap and bias [*row, key]",
     "visible": "which keys the row can see, boolean [*row, key]",
     "relevant": "which keys the task needs, boolean [*row, key]",

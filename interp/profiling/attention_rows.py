@@ -223,7 +223,8 @@ def measure_pattern(
     """Row statistics of a finished pattern, and the names that cannot be had from it.
 
     The weights are divided by their sum over the visible keys, as in
-    :mod:`resharpen.interp.attention_statistics`.
+    :mod:`resharpen.interp.attention_statistics`. A row with a negative weight (differential
+    attention) is no distribution over keys: its status is ``NON_FINITE``.
     """
     n_query, n_key = seen.weights.shape[2:]
     readers = {
@@ -243,6 +244,8 @@ def measure_pattern(
         mask = visible[:, :, rows]
         weights = torch.where(mask, seen.weights[:, :, rows].double(), 0.0)
         total = weights.sum(-1, keepdim=True)
+        negative = (weights < 0).any(-1, keepdim=True)
+        total = total.masked_fill(negative, torch.nan)
         sums.append(total.squeeze(-1))
         weights = weights / total
         scores = None if seen.scores is None else seen.scores[:, :, rows]

@@ -13,12 +13,24 @@ from resharpen.interp.verify import (
     visible_keys,
 )
 from resharpen.models import Transformer, TransformerConfig, construct_set_complement
-from resharpen.models.sites import Site, list_sites
+from resharpen.models.normalizers import NORMALIZERS
+from resharpen.models.placements import PLACEMENTS
+from resharpen.models.sites import Site, WeightRule, list_sites
 
 TOKENS = torch.tensor([[3, 1, 4, 0], [2, 0, 1, 3]])
 
 
-@pytest.mark.parametrize("placement", ["none", "pre", "post", "res_post", "peri"])
+@pytest.mark.parametrize("normalizer", sorted(NORMALIZERS))
+def test_every_site_of_every_normalizer_is_verified(normalizer: str) -> None:
+    cfg = TransformerConfig(d_vocab=6, n_heads=2, d_model=8, normalizer=normalizer)  # type: ignore
+    model = Transformer(cfg, seed=1)
+    found = verify_taps(model, TOKENS)
+    assert {status.reason for status in found.values()} == {""}
+    assert found["blocks.0.attn.hook_pattern"].status == "ok"
+    assert ("blocks.0.attn.hook_raw_scores" in found) == (normalizer != "softmax")
+
+
+@pytest.mark.parametrize("placement", sorted(PLACEMENTS))
 @pytest.mark.parametrize(
     "change",
     [
@@ -137,9 +149,9 @@ def test_an_honest_model_passes():
 
 def test_rows_that_need_not_sum_to_one_can_be_said_so():
     model = Liar("pattern lost a share")
-    check_tap(model, TOKENS, PATTERN, row_sum=None)
-    check_tap(model, TOKENS, PATTERN, row_sum=0.7)
-    check_tap(model, TOKENS, SCORES, softmax=False)
+    check_tap(model, TOKENS, PATTERN, rule=WeightRule(row_sum=None))
+    check_tap(model, TOKENS, PATTERN, rule=WeightRule(row_sum=0.7))
+    check_tap(model, TOKENS, SCORES, rule=WeightRule(softmax=False))
     with pytest.raises(ValueError, match="the softmax of"):
         check_tap(model, TOKENS, SCORES)
 

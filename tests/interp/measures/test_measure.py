@@ -16,6 +16,7 @@ UNIT_OF = {
     "effective_support": "1",
     "entropy_support": "1",
     "max_weight": "ratio",
+    "total_mass": "1",
     "top_4_mass": "ratio",
     "relevant_mass": "ratio",
     "irrelevant_mass": "ratio",
@@ -45,6 +46,7 @@ def example_arrays():
     present = torch.arange(7).expand(6, 7) < 3
     return {
         "weights": scores.softmax(-1),
+        "unnormalised": scores.sigmoid(),
         "scores": scores,
         "visible": torch.ones(6, 5, dtype=torch.bool),
         "relevant": torch.arange(5).expand(6, 5) < 2,
