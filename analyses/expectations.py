@@ -156,14 +156,10 @@ def constructed_expectations(
         The curves; none for a construction with unequal strengths or non-uniform attention, whose
         displacement differs from sequence to sequence.
     """
+    if parameters.get("kind") != "set-complement":
+        return []
     p, delta = (np.unique(np.asarray(parameters[name])) for name in ("p", "delta"))
-    uniform = parameters.get("uniform_attention")
-    if (
-        parameters.get("kind") != "set-complement"
-        or not uniform
-        or len(p) > 1
-        or (p != delta).any()
-    ):
+    if not parameters.get("uniform_attention") or len(p) > 1 or (p != delta).any():
         return []
     placement, norm = config.norm_placement, config.normalization_type
     law: Any = {

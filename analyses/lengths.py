@@ -15,9 +15,9 @@ MAX_DENSE = 64
 
 
 def default_lengths(task: Task) -> tuple[int, ...]:
-    """Every length of a task up to 64, then doubling to 1024 at most."""
+    """Every length of a task from its shortest up to 64, then doubling to 1024 at most."""
     longest = task.max_length if task.max_length is not None else 1024
-    dense = range(1, min(longest, MAX_DENSE) + 1)
+    dense = range(task.min_length, min(longest, MAX_DENSE) + 1)
     sparse = [length for length in (128, 256, 512, 1024) if length <= longest]
     return (*dense, *sparse)
 

@@ -7,6 +7,8 @@ from .checkpoint import load_checkpoint as load_checkpoint
 from .checkpoint import save_checkpoint as save_checkpoint
 from .checkpoint import shipped_checkpoints as shipped_checkpoints
 from .config import TransformerConfig as TransformerConfig
+from .constructed import construct_dictionary_lookup as construct_dictionary_lookup
+from .constructed import construct_first as construct_first
 from .constructed import construct_set_complement as construct_set_complement
 from .constructed import construct_tight_set_complement as construct_tight_set_complement
 from .hooked_transformer import hooked_transformer_config as hooked_transformer_config

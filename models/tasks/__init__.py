@@ -6,13 +6,33 @@
 from collections.abc import Mapping
 from typing import Any
 
+from .argmax_retrieval import ArgmaxRetrieval
+from .associative_recall import AssociativeRecall
+from .copy import Copy
+from .counting import Counting
+from .dictionary_lookup import DictionaryLookup
+from .first import First
+from .flip_flop import FlipFlop
+from .majority import Majority
+from .mean import Mean
 from .set_complement import SetComplement
-from .task import Batch, Task, seeded_generator
+from .sort import Sort
+from .task import Batch, Task, TaskKind, seeded_generator
 
-TASKS: dict[str, type[SetComplement]] = {
+TASKS: dict[str, type[Task]] = {
     "set-complement": SetComplement,
+    "majority": Majority,
+    "counting": Counting,
+    "mean": Mean,
+    "first": First,
+    "argmax-retrieval": ArgmaxRetrieval,
+    "dictionary-lookup": DictionaryLookup,
+    "flip-flop": FlipFlop,
+    "associative-recall": AssociativeRecall,
+    "copy": Copy,
+    "sort": Sort,
 }
-"""Task class by name."""
+"""Task class by name: aggregation, needle, mixed."""
 
 
 def task_from_dict(values: Mapping[str, Any]) -> Task:
@@ -31,4 +51,22 @@ def task_from_dict(values: Mapping[str, Any]) -> Task:
         raise ValueError(f"task {name!r} does not take these parameters: {error}") from error
 
 
-__all__ = ["TASKS", "Batch", "SetComplement", "Task", "seeded_generator", "task_from_dict"]
+__all__ = [
+    "TASKS",
+    "ArgmaxRetrieval",
+    "AssociativeRecall",
+    "Batch",
+    "Copy",
+    "Counting",
+    "DictionaryLookup",
+    "First",
+    "FlipFlop",
+    "Majority",
+    "Mean",
+    "SetComplement",
+    "Sort",
+    "Task",
+    "TaskKind",
+    "seeded_generator",
+    "task_from_dict",
+]

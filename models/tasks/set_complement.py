@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from .task import Batch
+from .task import Batch, TaskKind
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class SetComplement:
     """
 
     name: ClassVar[str] = "set-complement"
+    kind: ClassVar[TaskKind] = "aggregation"
+    needs_positions: ClassVar[bool] = False
     vocabulary: int = 32
     bos: bool = False
     replacement: bool = False
@@ -59,6 +61,11 @@ class SetComplement:
     def d_vocab_out(self) -> int:
         """``v``: the beginning-of-sequence token never follows."""
         return self.vocabulary
+
+    @property
+    def min_length(self) -> int:
+        """1."""
+        return 1
 
     @property
     def max_length(self) -> int | None:

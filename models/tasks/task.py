@@ -1,11 +1,15 @@
 """What every task offers: seeded batches with exact next-token distributions."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+TaskKind = Literal["aggregation", "needle", "mixed"]
+"""Which dispersion a task suffers from (theory section 0): every key carries a share of the answer,
+one key carries it, or both."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +42,17 @@ class Task(Protocol):
 
     ``sample`` draws each sequence from the next numbers of the generator, row after row, so that
     one batch of 256 and two of 128 from the same generator hold the same sequences.
+
+    Attributes:
+        name: What :data:`~resharpen.models.tasks.TASKS` calls it.
+        kind: Which dispersion it suffers from.
+        needs_positions: Whether the answer depends on the order of the tokens, so that a model
+            without positions cannot give it.
     """
 
     name: ClassVar[str]
+    kind: ClassVar[TaskKind]
+    needs_positions: ClassVar[bool]
 
     @property
     def d_vocab(self) -> int:
@@ -50,6 +62,11 @@ class Task(Protocol):
     @property
     def d_vocab_out(self) -> int:
         """Number of tokens that can follow."""
+        ...
+
+    @property
+    def min_length(self) -> int:
+        """Shortest length that is defined."""
         ...
 
     @property

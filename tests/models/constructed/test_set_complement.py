@@ -11,7 +11,7 @@ from resharpen.models import (
     seeded_generator,
     task_from_dict,
 )
-from resharpen.models.placements import PLACEMENTS
+from resharpen.models.constructed.assembling import CLOSED_FORM_PLACEMENTS
 
 V = 12
 
@@ -48,7 +48,7 @@ def gap(placement: str, norm: str, s: int, p: float, b: float, final: bool, eps:
 @pytest.mark.parametrize("norm", ["LN", "LNPre", "RMS", "RMSPre"])
 @pytest.mark.parametrize(
     ("placement", "final"),
-    [(name, False) for name in sorted(PLACEMENTS)] + [("none", True), ("pre", True)],
+    [(name, False) for name in CLOSED_FORM_PLACEMENTS] + [("none", True), ("pre", True)],
 )
 def test_gap_of_every_placement(placement: str, final: bool, norm: str) -> None:
     p, b, eps = 7.0, 2.0, 1e-4
@@ -132,6 +132,10 @@ def test_tight_solution_is_exact_at_width_v_minus_1() -> None:
     [
         ({"p": -1.0}, "p must be one positive number or 12 of them"),
         ({"p": [1.0, 2.0]}, "p must be one positive number or 12"),
+        (
+            {"norm_placement": "ngpt"},
+            "norm_placement must be one of none, pre, post, res_post, peri",
+        ),
         ({"residual": 0.0}, "residual must be a positive number"),
         ({"delta": 3.0, "norm_placement": "post"}, "delta must be left out"),
         ({"final_norm": True, "norm_placement": "post"}, "final_norm has a closed form"),

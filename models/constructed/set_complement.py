@@ -1,4 +1,4 @@
-"""Closed-form solutions of the Set Complement Task: models whose every curve is known exactly.
+"""Closed-form solutions of the Set Complement Task.
 
 Theory section 1.1 (derived there for the model of arXiv 2510.08341). With last token ``k``,
 attention weights ``a`` and one attention-only block,
@@ -18,16 +18,24 @@ every norm placement has a closed form.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .checkpoint import Checkpoint
-from .config import NormalizationType, NormPlacement, TransformerConfig
-from .placements import PLACEMENTS
-from .tasks import SetComplement
-from .transformer import Transformer
+from ..checkpoint import Checkpoint
+from ..config import NormalizationType, NormPlacement, TransformerConfig
+from ..placements import PLACEMENTS
+from ..tasks import SetComplement
+from .assembling import (
+    assemble,
+    check_closed_form,
+    check_positive,
+    mirrored,
+    output_block,
+    seen_norm,
+)
 
 
 def construct_set_complement(
@@ -47,8 +55,9 @@ def construct_set_complement(
 
     Args:
         vocabulary: Number ``v`` of tokens; ``d_model = 3 v``, ``d_head = v``.
-        norm_placement: Any placement. With ``pre`` and ``peri`` the input norm is undone in the
-            value and query weights, so that the formulas above hold as they stand.
+        norm_placement: One of ``none``, ``pre``, ``post``, ``res_post``, ``peri``. With ``pre`` and
+            ``peri`` the input norm is undone in the value and query weights, so that the formulas
+            above hold as they stand.
         normalization_type: Any type; the formulas differ between LayerNorm and RMSNorm.
         final_norm: Add a norm before the unembedding (with ``none`` and ``pre`` only).
         p: What one token alone is displaced by, in logits before any norm; one number or ``v``.
@@ -65,20 +74,7 @@ def construct_set_complement(
     """
     strengths = _per_token("p", p, vocabulary)
     lengths_one = strengths if delta is None else _per_token("delta", delta, vocabulary)
-    normed = PLACEMENTS[norm_placement].after or PLACEMENTS[norm_placement].stream or final_norm
-    if normed and delta is not None:
-        raise ValueError(
-            "delta must be left out (balanced) where a norm acts on the way to the logits: the "
-            f"direct path would not be rescaled with attention; got norm_placement="
-            f"{norm_placement!r}, final_norm={final_norm}"
-        )
-    if final_norm and norm_placement not in ("none", "pre"):
-        raise ValueError(
-            "final_norm has a closed form here only with norm_placement 'none' or 'pre'; "
-            f"got {norm_placement!r}"
-        )
-    if not 0 < residual < np.inf:
-        raise ValueError(f"residual must be a positive number; got {residual}")
+    check_positive("residual", residual)
     config = TransformerConfig(
         d_vocab=vocabulary,
         d_model=3 * vocabulary,
@@ -89,13 +85,20 @@ def construct_set_complement(
         final_norm=final_norm,
         eps=eps,
     )
+    check_closed_form(config)
+    normed = PLACEMENTS[norm_placement].after or PLACEMENTS[norm_placement].stream or final_norm
+    if normed and delta is not None:
+        raise ValueError(
+            "delta must be left out (balanced) where a norm acts on the way to the logits: the "
+            f"direct path would not be rescaled with attention; got norm_placement="
+            f"{norm_placement!r}, final_norm={final_norm}"
+        )
     identity = torch.eye(vocabulary, dtype=torch.float64)
-    nothing = torch.zeros_like(identity)
-    content = torch.cat([identity, -identity, nothing], dim=1) / 2**0.5
+    content = mirrored(identity, vocabulary)
     # For token i, attention reads `seen * e_i`; the direct path reads `residual * e_i`.
     reading = content.T
-    read = torch.cat([nothing, nothing, identity], dim=1)
-    seen = residual / _input_scale(config, residual)
+    read = output_block(config.d_model, vocabulary)
+    seen = seen_norm(config, residual)
     scores = _scores(log_weights, vocabulary)
     state = {
         "embed.W_E": residual * content,
@@ -111,7 +114,6 @@ def construct_set_complement(
         "delta": lengths_one.tolist(),
         "residual": float(residual),
         "uniform_attention": log_weights is None,
-        "gain": float(gain),
     }
     return _checkpoint(config, state, parameters, gain)
 
@@ -135,8 +137,7 @@ def construct_tight_set_complement(
     """
     if vocabulary < 3:
         raise ValueError(f"vocabulary must be at least 3; got {vocabulary}")
-    if not 0 < ratio < np.inf:
-        raise ValueError(f"ratio must be a positive number; got {ratio}")
+    check_positive("ratio", ratio)
     strengths = _per_token("p", p, vocabulary)
     width = vocabulary - 1
     displaced = strengths[:, None] / vocabulary - torch.diag(strengths)
@@ -167,13 +168,6 @@ def construct_tight_set_complement(
     return _checkpoint(config, state, parameters, gain=1.0)
 
 
-def _input_scale(config: TransformerConfig, residual: float) -> float:
-    """Scale by which the norm on the input of attention, if any, divides an embedding."""
-    if not PLACEMENTS[config.norm_placement].before:
-        return 1.0
-    return (residual**2 / config.d_model + config.eps) ** 0.5
-
-
 def _scores(log_weights: np.ndarray | None, vocabulary: int) -> Tensor:
     if log_weights is None:
         return torch.zeros(vocabulary, vocabulary, dtype=torch.float64)
@@ -198,29 +192,13 @@ def _per_token(name: str, value: float | Sequence[float], vocabulary: int) -> Te
 
 
 def _checkpoint(
-    config: TransformerConfig, state: dict[str, Tensor], parameters: dict, gain: float
+    config: TransformerConfig, state: dict[str, Tensor], parameters: dict[str, Any], gain: float
 ) -> Checkpoint:
-    model = Transformer(config)
-    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    weights.update({name: tensor.float().contiguous() for name, tensor in state.items()})
-    last_norm = next(
-        (
-            name
-            for name in ("ln_final.w", "blocks.0.ln1_resid.w", "blocks.0.ln1_post.w")
-            if name in weights
-        ),
-        None,
-    )
-    if last_norm is not None:
-        weights[last_norm] = torch.full_like(weights[last_norm], gain)
-    elif gain != 1.0:
-        raise ValueError(
-            f"gain must be 1 where no norm with a gain acts on the way to the logits; got {gain}"
-        )
-    return Checkpoint(
-        config=config,
-        weights={"raw": weights},
-        task=SetComplement(config.d_vocab).to_dict(),
-        constructed=parameters,
+    return assemble(
+        config,
+        state,
+        task=SetComplement(config.d_vocab),
+        parameters=parameters,
+        gain=gain,
         name=f"constructed-{config.norm_placement}",
     )
