@@ -287,6 +287,16 @@ def score_norm_entropy_bound(n_key: ArrayLike, score_norm: ArrayLike) -> NDArray
     return np.where(keys > 1.0, bound, 0.0)
 
 
+def qk_norm_entropy_bound(n_key: ArrayLike, gain: ArrayLike) -> NDArray[np.float64]:
+    """Smallest entropy of a row under QK-norm, attained: `tight_entropy_bound` at spread 2 g.
+
+    It grows as log n at a fixed g: log n less the entropy stays below x - 1 - log x, x = 2 g /
+    (1 - e^(-2g)). Arguments and errors: those of `qk_norm_weight_bounds`. Returns nats, in
+    [0, log n], the broadcast shape. Source: derived here (theory 2 and 12).
+    """
+    return tight_entropy_bound(n_key, 2.0 * check_real("gain", gain, 0.0))
+
+
 def predict_gaussian_entropy(n_key: ArrayLike, deviation: ArrayLike) -> NDArray[np.float64]:
     """Entropy of a row of i.i.d. Gaussian scores: log n - sigma^2 / 2.
 

@@ -157,6 +157,26 @@ def test_qk_norm_rows_keep_to_their_bounds(seed: int, n: int, width: int, gain: 
     assert bounds.upper == pytest.approx(1 / (1 + (n - 1) * np.exp(-2 * gain)))
 
 
+@settings(max_examples=80, derandomize=True, deadline=None)
+@given(seed=SEEDS, n=st.integers(1, 200), gain=st.floats(0.0, 20.0))
+def test_qk_norm_guarantees_an_entropy(seed: int, n: int, gain: float) -> None:
+    cosines = np.random.default_rng(seed).choice([-1.0, 1.0], size=n)
+    bound = theory.qk_norm_entropy_bound(n, gain)
+    assert bound <= entropy(softmax(gain * cosines)) + 1e-10
+    rows = [gain * np.array([1.0] * top + [-1.0] * (n - top)) for top in range(1, n)]
+    least = min((float(entropy(softmax(row))) for row in rows), default=0.0)
+    assert bound == pytest.approx(least, abs=1e-10)
+
+
+def test_qk_norm_of_fixed_gain_disperses_and_one_that_grows_as_log_n_need_not() -> None:
+    n = np.array([10**4, 10**8, 10**12])
+    fixed = theory.qk_norm_entropy_bound(n, 5.0)
+    np.testing.assert_allclose(np.diff(fixed), np.log(10**4), rtol=1e-3)
+    assert (theory.qk_norm_weight_bounds(n, 5.0).upper[1:] < 1e-3).all()
+    assert (theory.qk_norm_entropy_bound(n, np.log(n)) < 0.1).all()
+    assert (theory.qk_norm_weight_bounds(n, np.log(n)).upper > 0.99).all()
+
+
 @settings(max_examples=100, derandomize=True, deadline=None)
 @given(n=st.integers(2, 10**6), weight=st.floats(0.001, 0.999))
 def test_required_spread_reaches_the_weight_and_less_does_not(n: int, weight: float) -> None:
