@@ -6,6 +6,8 @@ from .auditing import audit as audit
 from .comparing import Tolerance as Tolerance
 from .comparing import compare as compare
 from .comparing import summarise_seeds as summarise_seeds
+from .diagnosing import diagnose as diagnose
+from .diagnosis import Diagnosis as Diagnosis
 from .differences import compare_audits as compare_audits
 from .figures import plot_dispersion as plot_dispersion
 from .figures import plot_displacement as plot_displacement
@@ -13,6 +15,7 @@ from .figures import plot_error as plot_error
 from .figures import plot_head_map as plot_head_map
 from .figures import plot_patterns as plot_patterns
 from .figures import plot_rescaling as plot_rescaling
+from .figures import plot_score_laws as plot_score_laws
 from .findings import Finding as Finding
 from .findings import Verdict as Verdict
 from .fits import fit_exponent as fit_exponent
@@ -24,6 +27,7 @@ from .report import render_report as render_report
 from .report import render_text as render_text
 from .result import ResultError as ResultError
 from .result import StudyResult as StudyResult
+from .score_laws import LawThresholds as LawThresholds
 from .thresholds import HeadThresholds as HeadThresholds
 from .thresholds import Thresholds as Thresholds
 from .two_body import predict_from_short_inputs as predict_from_short_inputs

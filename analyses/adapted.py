@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from ..interp.profiling import Profile, profile
-from ..interp.remedies import NormGain, Remedy
+from ..interp.remedies import NormGain
 from ..interp.tables import concatenate
 from ..models.adapters import Adapter, adapt
 from ..models.checkpoint import Checkpoint, find_checkpoint
@@ -29,6 +29,7 @@ from .provenance import provenance
 from .result import StudyResult
 from .rows import distinct, over, pick
 from .thresholds import HeadThresholds
+from .what_if import WhatIf
 from .wording import format_number
 
 MASSIVE = 1000.0
@@ -64,7 +65,7 @@ def audit_adapted(
     statistics: str | Iterable[str] = "full",
     seed: int = 0,
     thresholds: HeadThresholds | None = None,
-    what_if: Sequence[Remedy | NormGain] = (),
+    what_if: Sequence[WhatIf] = (),
     name: str | None = None,
     encode: Callable[[str], Sequence[int]] | None = None,
     text: str | Path | None = None,
@@ -108,14 +109,14 @@ def audit_adapted(
     lines = thresholds or HeadThresholds()
     checkpoint = find_checkpoint(source)
     opened = source if checkpoint is None else checkpoint
-    label = name or _name(opened)
+    label = name or source_name(opened)
     own = None if checkpoint is None or checkpoint.task is None else checkpoint.task
     if probe is None:
         probe = "repeated" if own is None else "task"
     if probe == "task":
-        probe = _task_probe(own, label)
+        probe = make_task_probe(own, label)
     adapter = adapt(opened, weights=weights, dtype=dtype, device_map=device_map)
-    feed = probe if not isinstance(probe, str) else _probe(probe, adapter, encode, text)
+    feed = probe if not isinstance(probe, str) else make_probe(probe, adapter, encode, text)
     ladder = (
         fitting_lengths(feed, adapter.max_length)
         if lengths is None
@@ -134,7 +135,7 @@ def audit_adapted(
         plain = profile(adapter, feed, ladder, labels=_labels(label), progress=advance, **options)
     tables = [plain.table]
     for remedy in what_if:
-        changes = remedy if isinstance(remedy, Remedy) else None
+        changes = None if isinstance(remedy, NormGain) else remedy
         title = f"what if {remedy.name}"
         with remedy.applied(adapter), advancing(progress, title, "sequence") as advance:
             changed = profile(
@@ -191,7 +192,8 @@ def source_words(source: Any) -> str:
     return str(source) if isinstance(source, str | os.PathLike) else type(source).__name__
 
 
-def _name(source: Any) -> str:
+def source_name(source: Any) -> str:
+    """What a model is called in tables: the name of its checkpoint, file or class."""
     if isinstance(source, Checkpoint):
         return source.name
     if isinstance(source, str | os.PathLike):
@@ -200,7 +202,8 @@ def _name(source: Any) -> str:
     return type(module).__name__
 
 
-def _task_probe(task: Mapping[str, Any] | None, label: str) -> TaskProbe:
+def make_task_probe(task: Mapping[str, Any] | None, label: str) -> TaskProbe:
+    """The probe of a checkpoint's own task (``ValueError`` if it names none)."""
     if task is None:
         others = ", ".join(name for name in PROBES if name != TaskProbe.name)
         raise ValueError(
@@ -210,12 +213,13 @@ def _task_probe(task: Mapping[str, Any] | None, label: str) -> TaskProbe:
     return TaskProbe(task_from_dict(task))
 
 
-def _probe(
+def make_probe(
     name: str,
     adapter: Adapter,
     encode: Callable[[str], Sequence[int]] | None,
     text: str | Path | None,
 ) -> Any:
+    """The probe of that name for a model's vocabulary (``ValueError`` if it cannot be made)."""
     kind: Any = get_probe(name)
     facts = adapter.description
     # A configuration may name special tokens that its own vocabulary does not have.
@@ -236,7 +240,7 @@ def _sentences(
     plain: Profile,
     classes: Sequence[HeadClass],
     table: pd.DataFrame,
-    what_if: Sequence[Remedy | NormGain],
+    what_if: Sequence[WhatIf],
 ) -> list[str]:
     counts = pd.Series([item.label for item in classes]).value_counts()
     said = ", ".join(f"{count} {name}" for name, count in counts.items())
@@ -277,7 +281,7 @@ def _massive(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def _what_changed(table: pd.DataFrame, before: str, after: str, remedy: Remedy | NormGain) -> str:
+def _what_changed(table: pd.DataFrame, before: str, after: str, remedy: WhatIf) -> str:
     parts, n_key = [], float("nan")
     for quantity in ("entropy", "loss", "accuracy", "relevant_mass"):
         old, new = (

@@ -30,6 +30,9 @@ from .remedies import REMEDIES as REMEDIES
 from .remedies import NormGain as NormGain
 from .remedies import Remedy as Remedy
 from .remedies import parse_remedy as parse_remedy
+from .score_rows import profile_score_rows as profile_score_rows
+from .score_rows import row_scores as row_scores
+from .score_shapes import score_statistics as score_statistics
 from .sweeping import sweep as sweep
 from .sweeping import sweep_lengths as sweep_lengths
 from .tables import TABLE_COLUMNS as TABLE_COLUMNS

@@ -13,10 +13,13 @@ name                inverse temperature of a row of n keys      source
 ``sqrt_log_n``      ``max(1, sqrt(log n / log reference))``     random energies (theory 0, 5)
 ``ssmax``           ``strength * log n``                        Nakanishi 2025, arXiv 2501.19399
 ``adaptive``        the polynomial of the row's own entropy     Veličković et al., arXiv 2410.01104
+``qk_norm``         ``strength`` times the cosine of q and k    Henry et al. 2020, 2010.04245
 ``fp32``            1; query, key and value widened to float32  precision of the softmax alone
 ==================  ==========================================  ==================================
 
 ``n`` is the number of keys that the row sees, never the sequence length.
+
+:class:`Reweigh` gives other weights than softmax (entmax, sigmoid, ...), from the same scores.
 
 :class:`NormGain` is the other kind: it multiplies what the norms after attention give, wherever the
 model has such norms (``norm_gain`` with a factor).
@@ -35,6 +38,7 @@ from torch import Tensor
 from ..models.observed import AttentionSeen
 from .attention_statistics import RowStatus, row_statistics
 from .profiling.attention_rows import attention_rule
+from .profiling.reweighed import Weigh
 
 ADAPTIVE_POLYNOMIAL = (-0.037, 0.481, -2.3, 4.917, -1.791)
 """Coefficients of the adaptive temperature, highest power first (theory section 2)."""
@@ -49,7 +53,7 @@ class Remedy:
 
     Attributes:
         kind: One of :data:`REMEDIES`.
-        strength: The number that ``temperature`` and ``ssmax`` take.
+        strength: The number that ``temperature``, ``ssmax`` and ``qk_norm`` (its gain) take.
         reference: Number of keys at which ``log_n`` and ``sqrt_log_n`` begin to act: about the
             lengths that the model was trained on.
         heads: ``(layer, head)`` pairs to apply it to; ``None`` for every head.
@@ -74,7 +78,7 @@ class Remedy:
     @property
     def name(self) -> str:
         """The remedy with its numbers, such as ``temperature 1.5`` or ``log_n from 256``."""
-        if self.kind in ("temperature", "ssmax"):
+        if self.kind in ("temperature", "ssmax", "qk_norm"):
             return f"{self.kind} {self.strength:g}"
         if self.kind in ("log_n", "sqrt_log_n"):
             return f"{self.kind} from {self.reference}"
@@ -92,9 +96,26 @@ class Remedy:
         chosen = self._chosen(seen)
         if not chosen.any():
             return seen
+        if self.kind == "qk_norm":
+            return self._qk_normed(seen, chosen)
         factor = REMEDIES[self.kind](self, seen).to(seen.query.device)
         factor = torch.where(chosen[None, :, None], factor, 1.0)
         return replace(seen, query=(seen.query * factor[..., None]).to(seen.query.dtype))
+
+    def _qk_normed(self, seen: AttentionSeen, chosen: Tensor) -> AttentionSeen:
+        """Scores ``strength * cos(q, k)``; keys shared by heads keep their length in the others."""
+        unit = torch.nn.functional.normalize(seen.query.float(), dim=-1)
+        group = seen.query.shape[1] // seen.key.shape[1]
+        if group > 1 and not chosen.all():
+            raise ValueError(
+                f"qk_norm changes the keys, which {group} heads of this model share: apply it to "
+                "all heads"
+            )
+        query = torch.where(chosen[:, None, None], unit * (self.strength / seen.scale), seen.query)
+        keys = torch.nn.functional.normalize(seen.key.float(), dim=-1)
+        kept = chosen if group == 1 else chosen[::group]
+        key = torch.where(kept[:, None, None], keys, seen.key)
+        return replace(seen, query=query.to(seen.query.dtype), key=key.to(seen.key.dtype))
 
     def _chosen(self, seen: AttentionSeen) -> Tensor:
         n_heads = seen.query.shape[1]
@@ -162,6 +183,41 @@ class NormGain:
         return output * self.factor
 
 
+@dataclass(frozen=True)
+class Reweigh:
+    """Other weights than softmax, from the scores that the layer has.
+
+    Attributes:
+        name: What it is called, with its numbers, such as ``entmax 1.5``.
+        function: From scores ``[batch, head, query, key]`` (hidden ones ``-inf``) and visible keys
+            ``[batch, head, query, 1]`` to weights.
+        heads: ``(layer, head)`` pairs to apply it to; ``None`` for every head.
+    """
+
+    name: str
+    function: Weigh
+    heads: frozenset[tuple[int, int]] | None = None
+
+    def applied(self, adapter: Any) -> AbstractContextManager[None]:
+        """Nothing to change in the model itself: the profile is given the remedy."""
+        return nullcontext()
+
+    def weigh(self, seen: AttentionSeen) -> Weigh | None:
+        """How this layer's scores become weights; ``None`` where no head of it is chosen."""
+        n_heads = seen.query.shape[1]
+        wanted = [self.heads is None or (seen.layer, head) in self.heads for head in range(n_heads)]
+        if all(wanted):
+            return self.function
+        if not any(wanted):
+            return None
+        chosen = torch.tensor(wanted, device=seen.query.device)[:, None, None]
+
+        def some_heads(scores: Tensor, n_key: Tensor) -> Tensor:
+            return torch.where(chosen, self.function(scores, n_key), torch.softmax(scores, -1))
+
+        return some_heads
+
+
 def _layer_of(name: str) -> int | None:
     """The first number in a module's name."""
     return next((int(part) for part in name.split(".") if part.isdigit()), None)
@@ -221,6 +277,7 @@ REMEDIES: dict[str, Callable[[Remedy, AttentionSeen], Tensor]] = {
     "sqrt_log_n": _sqrt_log_n,
     "ssmax": _ssmax,
     "adaptive": _adaptive,
+    "qk_norm": _unchanged,
     "fp32": _unchanged,
 }
 """Inverse temperature of each row, ``[batch, head, query]``, by kind of remedy."""

@@ -64,6 +64,8 @@ class PatternSeen:
         scores: Scores before softmax, masked ones ``-inf``, or ``None``. Given only where
             ``softmax(scores)`` was checked to equal the weights.
         stack: As in :class:`AttentionSeen`.
+        normalised: Whether a row sums to one, or to less where a sink takes a share; false for
+            weights that may be negative or sum to anything (sigmoid, differential attention).
     """
 
     layer: int
@@ -71,6 +73,7 @@ class PatternSeen:
     visible: Shaped[Tensor, "#batch #head query key"]
     scores: Float[Tensor, "batch head query key"] | None = None
     stack: str = "decoder"
+    normalised: bool = True
 
 
 @dataclass(frozen=True)

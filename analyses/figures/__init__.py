@@ -13,7 +13,9 @@ from .embed import figure_height, figure_json, figure_meta, plotly_script
 from .error import plot_error
 from .head_map import plot_head_map
 from .patterns import plot_patterns
+from .remedy_map import plot_remedy_map
 from .rescaling import plot_rescaling
+from .score_laws import plot_score_laws
 from .theme import retitle
 
 __all__ = [
@@ -25,7 +27,9 @@ __all__ = [
     "plot_error",
     "plot_head_map",
     "plot_patterns",
+    "plot_remedy_map",
     "plot_rescaling",
+    "plot_score_laws",
     "plotly_script",
     "retitle",
 ]

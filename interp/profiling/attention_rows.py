@@ -219,8 +219,11 @@ def measure_pattern(
     *,
     query_mask: Bool[Tensor, "batch pos"] | None,
     relevant_key: Int[Tensor, "batch query"] | None,
+    first: int | None = None,
 ) -> tuple[RowStatistics, tuple[str, ...]]:
     """Row statistics of a finished pattern, and the names that cannot be had from it.
+
+    ``first`` is the position of the first query; by default the last query stands at the last key.
 
     The weights are divided by their sum over the visible keys, as in
     :mod:`resharpen.interp.attention_statistics`. A row with a negative weight (differential
@@ -250,7 +253,7 @@ def measure_pattern(
         weights = weights / total
         scores = None if seen.scores is None else seen.scores[:, :, rows]
         position = torch.arange(start, start + weights.shape[2], device=weights.device)
-        position = position + n_key - n_query
+        position = position + (n_key - n_query if first is None else first)
         for name, function in readers.items():
             parts[name].append(function(weights, scores, mask, position).double())
         if relevant_key is not None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -15,10 +16,24 @@ from ..measures.precision import widen
 from .attention_rows import measure_attention, measure_pattern, most_keys
 from .ladder import Binned, Ladder, bin_rows
 from .places import REFERENCE, Positions, reference_log_scale
+from .reweighed import Weigh, reweighed_attention
 
-Remedy = Callable[[AttentionSeen], AttentionSeen]
+Change = Callable[[AttentionSeen], AttentionSeen]
 """What a layer would be given if a remedy were applied: a changed copy of the record. The layer's
 output is then that of the changed record (what-if, without retraining)."""
+
+
+@runtime_checkable
+class Reweighing(Protocol):
+    """A remedy that gives other weights than softmax."""
+
+    def weigh(self, seen: AttentionSeen) -> Weigh | None:
+        """How this layer's scores become weights; ``None`` for softmax."""
+        ...
+
+
+Remedy = Change | Reweighing
+"""What can be tried on a model while it is looked at."""
 
 _MEDIAN_ROWS = 1024
 """Rows of a stream, evenly spaced, from which the median magnitude is taken."""
@@ -60,7 +75,7 @@ class ProfileObserver:
         stand_in: Whether the attention output that comes with the statistics replaces the model's
             own (cheaper; outputs then agree to rounding). Otherwise the model's own kernel runs
             too, and its outputs do not change by a bit.
-        remedy: Changes what each attention layer is given, or ``None``.
+        remedy: Changes what each attention layer is given, or how it weighs; or ``None``.
         references: Mean log scale of each norm on the first tokens run alone, by name and layer,
             ``[batch, head]``; for models that are not causal.
         readings: What was found, in the order in which it was seen.
@@ -79,15 +94,17 @@ class ProfileObserver:
 
     def attention(self, seen: AttentionSeen) -> Float[Tensor, "batch head query d_value"] | None:
         """Measure one layer; its output where this observer stands in for the layer."""
-        if self.remedy is not None:
+        weigh = self.remedy.weigh(seen) if isinstance(self.remedy, Reweighing) else None
+        if callable(self.remedy):
             seen = self.remedy(seen)
-        output, rows = measure_attention(
-            seen,
-            self.statistics,
-            query_mask=self.positions.shown,
-            relevant_key=self.relevant_key,
-            with_output=self.stand_in or self.remedy is not None,
-        )
+        places: Any = {"query_mask": self.positions.shown, "relevant_key": self.relevant_key}
+        if weigh is not None:
+            output, rows = reweighed_attention(seen, weigh, self.statistics, **places)
+        else:
+            with_output = self.stand_in or self.remedy is not None
+            output, rows = measure_attention(
+                seen, self.statistics, **places, with_output=with_output
+            )
         cap, longest = most_keys(seen), self.ladder.rungs[-1]
         ladder = self.ladder if cap is None or cap >= longest else self.ladder.up_to(cap)
         self._take_rows(seen.stack, seen.layer, rows, ladder)

@@ -29,7 +29,8 @@ class _Null:
         stray = seen.weights.masked_fill(visible, 0.0)
         rows = visible.any(-1)
         total = seen.weights.float().sum(-1)[rows]
-        if bool(stray[rows].any()) or not bool((total < 1.02).all()):
+        too_much = seen.normalised and not bool((total < 1.02).all())
+        if bool(stray[rows].any()) or too_much:
             raise ValueError(
                 f"the weights of layer {seen.layer} are no attention pattern: rows sum to "
                 f"{float(total.max()):.3f} at most, and "

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..attention import Attention, AttentionInputs, Watcher
 from ..observed import AttentionSeen, Observer, PatternSeen
 from ..positions import alibi_bias
+from ..sites import weight_rule
 from ..transformer import Transformer
 from .adapter import Adapter
 from .description import Description
@@ -113,4 +114,7 @@ def _pattern_seen(attention: Attention, inputs: AttentionInputs) -> PatternSeen:
     n_pos = inputs.query.shape[1]
     weights = attention.pattern(inputs, 0, n_pos)
     visible = attention.masked(weights.new_zeros(1, 1, n_pos, n_pos), 0) == 0
-    return PatternSeen(attention.layer, weights, visible, stack=_stack(attention))
+    normalised = weight_rule(attention).row_sum == 1.0
+    return PatternSeen(
+        attention.layer, weights, visible, stack=_stack(attention), normalised=normalised
+    )

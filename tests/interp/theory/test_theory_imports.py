@@ -55,9 +55,13 @@ def test_every_public_name_is_there_once_and_documented() -> None:
             assert (thing.__doc__ or "").strip(), name
 
 
+READ_OFF = {"accumulation_scale", "gap_count"}
+"""Read off measured scores, not predicted: bare nouns, as measures are."""
+
+
 def test_names_say_what_they_are() -> None:
     endings = ("_bound", "_bounds", "_limit", "_rate", "_threshold", "_curve", "_curves")
-    functions = [name for name in theory.__all__ if name.islower()]
+    functions = [name for name in theory.__all__ if name.islower() and name not in READ_OFF]
     assert len(functions) > 40
     for name in functions:
         assert name.startswith("predict_") or name.endswith(endings), name
