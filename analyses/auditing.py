@@ -17,6 +17,7 @@ from ..interp.drawing import Sample
 from ..interp.sweeping import sweep
 from ..interp.theory import Curve
 from ..models.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
+from ..models.sites import weight_rule
 from ..models.tasks import Task, task_from_dict
 from ..models.transformer import Transformer
 from .adapted import audit_adapted, source_words
@@ -160,7 +161,8 @@ def expect(
     task: dict[str, Any] | None,
 ) -> tuple[list[Curve], str | None]:
     """Every curve that theory has for a model, and why none predicts its length, if none does."""
-    curves = attention_expectations(table, label)
+    # The bounds are of the softmax of the scores; other weights have no such bound.
+    curves = attention_expectations(table, label) if weight_rule(model).softmax else []
     if not isinstance(model, Transformer):
         return curves, "its class is not this toolkit's, so its structure is not known"
     ladder = table["length"].dropna().unique().astype(np.float64)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from ..models.config import NormalizationType, NormPlacement, TransformerConfig
+from ..models.task_names import TaskName
 from ..models.training.config import TrainingConfig
 from .thresholds import HeadThresholds
 
@@ -33,21 +34,6 @@ ModelOptions.__doc__ = TransformerConfig.__doc__
 
 
 @dataclass(frozen=True)
-class TaskOptions:
-    """The task.
-
-    Attributes:
-        vocabulary: Number of tokens.
-        bos: Open every input with a beginning-of-sequence token.
-        replacement: Let tokens repeat, so that inputs may be longer than the vocabulary.
-    """
-
-    vocabulary: int = 32
-    bos: bool = False
-    replacement: bool = False
-
-
-@dataclass(frozen=True)
 class Train:
     """Train a model on a task; the same command resumes a run that was killed.
 
@@ -56,16 +42,17 @@ class Train:
         out: Folder of the checkpoint; with several seeds, one folder `seed-N` each inside it.
         seeds: One model each, trained together.
         lengths: Lengths at which the error is evaluated; by default a ladder over all of them.
-        task_options: The task's parameters.
+        task_parameters: Parameters of the task that differ from its defaults, as NAME=VALUE, such
+            as vocabulary=64 bos=true.
         model: The model.
         training: The recipe.
     """
 
-    task: tyro.conf.Positional[Literal["set-complement"]]
+    task: tyro.conf.Positional[TaskName]
     out: Path
     seeds: tuple[int, ...] = (0,)
     lengths: tuple[int, ...] = ()
-    task_options: Annotated[TaskOptions, tyro.conf.arg(name="")] = TaskOptions()
+    task_parameters: tuple[str, ...] = ()
     model: Annotated[ModelOptions, tyro.conf.arg(name="")] = field(  # type: ignore[valid-type]
         default_factory=ModelOptions
     )
@@ -127,7 +114,7 @@ class Audit:
         probe: What to feed it: repeated, needle, random, text, or the task of a checkpoint of ours.
         text: File for the text probe; by default a passage that ships.
         what_if: Remedies to try without retraining, such as temperature:1.5, log_n:512, ssmax:0.43,
-            adaptive, fp32, norm_gain:2.
+            adaptive, entmax:1.5, softmax1, sigmoid, hardmax, qk_norm:10, fp32, norm_gain:2.
         what_if_heads: Heads to apply the remedies to, as LAYER.HEAD such as 3.4; by default all.
         past_positions: Run lengths that the model was not made for; the report says so.
         dtype: Dtype to load a Hugging Face model in; auto is the checkpoint's own.
@@ -161,6 +148,42 @@ class Audit:
 
 
 @dataclass(frozen=True)
+class Diagnose:
+    """Diagnose one head: which law its scores follow as n grows, and what would bring it back.
+
+    Attributes:
+        checkpoint: Folder, file or name; `resharpen checkpoints` lists what ships.
+        layer: Which layer, from 0.
+        head: Which head, from 0.
+        out: Folder of the result, with a report; by default nothing is written.
+        weights: Which weights of a checkpoint of ours: raw, or an average such as ema-0.99.
+        lengths: Lengths to measure at; by default one or two an octave up to 1024, as far as the
+            model and the probe allow.
+        n_sequences: Sequences a length; by default 64 of a task, 16 of a probe.
+        seed: Seed of the sequences.
+        probe: What to feed it; by default the task of a checkpoint of ours, repeated for others.
+        text: File for the text probe; by default a passage that ships.
+        past_positions: Run lengths that the model was not made for.
+        dtype: Dtype to load a Hugging Face model in; auto is the checkpoint's own.
+        device_map: Where to put a Hugging Face model, as from_pretrained takes it.
+    """
+
+    checkpoint: tyro.conf.Positional[str]
+    layer: int
+    head: int
+    out: Path | None = None
+    weights: str = "raw"
+    lengths: tuple[int, ...] = ()
+    n_sequences: int | None = None
+    seed: int = 0
+    probe: Literal["task", "repeated", "needle", "random", "text"] | None = None
+    text: Path | None = None
+    past_positions: bool = False
+    dtype: str = "auto"
+    device_map: str | None = None
+
+
+@dataclass(frozen=True)
 class Compare:
     """Show what changed between two audits.
 
@@ -181,15 +204,20 @@ class Study:
         study: Name of the study.
         out: Folder of the result.
         preset: How much to do: quick takes minutes, full hours.
-        cache: Folder of the training runs that are made once; by default the user's cache folder.
+        cache: Folder of what is made once; by default the user's cache folder. The same command
+            goes on from there after an interrupt.
         jobs: Trainings and measurements side by side; by default one a core.
+        backend: Where the cells of the remedies study run: local processes, a Dask cluster, or Ray.
+        address: Address of a running Dask scheduler or Ray head; by default one is started here.
     """
 
-    study: tyro.conf.Positional[Literal["set-complement"]]
+    study: tyro.conf.Positional[Literal["set-complement", "remedies"]]
     out: Path
     preset: Literal["quick", "full"] = "quick"
     cache: Path | None = None
     jobs: int | None = None
+    backend: Literal["local", "dask", "ray"] = "local"
+    address: str | None = None
 
 
 @dataclass(frozen=True)
@@ -201,6 +229,7 @@ Command = (
     Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Construct, tyro.conf.subcommand("construct")]
     | Annotated[Audit, tyro.conf.subcommand("audit")]
+    | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Study, tyro.conf.subcommand("study")]
     | Annotated[Checkpoints, tyro.conf.subcommand("checkpoints")]
@@ -225,14 +254,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def execute(command: Any) -> int:
     """Carry a command out and return its exit status; errors become one sentence."""
-    from . import commands
+    from . import commands, study_commands
+    from .diagnose_command import run_diagnose
 
     run = {
         Train: commands.run_train,
         Construct: commands.run_construct,
         Audit: commands.run_audit,
+        Diagnose: run_diagnose,
         Compare: commands.run_compare,
-        Study: commands.run_study,
+        Study: study_commands.run_study,
         Checkpoints: commands.run_checkpoints,
     }[type(command)]
     try:

@@ -1,5 +1,6 @@
 """What each command of the command line does. Prints nothing itself: it is given a voice."""
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
@@ -8,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from ..interp.remedies import parse_remedy
 from ..interp.sweeping import sweep
 from ..models.adapters.tokenizers import load_tokenizer
 from ..models.checkpoint import (
@@ -20,7 +20,7 @@ from ..models.checkpoint import (
 )
 from ..models.config import TransformerConfig
 from ..models.constructed import construct_set_complement
-from ..models.tasks import TASKS, Task
+from ..models.tasks import Task, task_from_dict
 from ..models.training import TrainingDiverged, discard_state, train
 from .adapted import audit_adapted
 from .audit_figures import adapted_figures, adapted_table_figures, audit_figures
@@ -34,9 +34,7 @@ from .report import render_report, render_text
 from .result import StudyResult
 from .rows import ERRORS
 from .storage import check_destination
-from .studies.set_complement.config import PRESETS
-from .studies.set_complement.figures import study_figures
-from .studies.set_complement.study import run as run_set_complement
+from .what_if import parse_what_if
 from .wording import format_number
 
 __all__ = [
@@ -46,7 +44,6 @@ __all__ = [
     "run_checkpoints",
     "run_compare",
     "run_construct",
-    "run_study",
     "run_train",
 ]
 
@@ -55,8 +52,8 @@ Say = Callable[[str], None]
 
 def run_train(command: Any, say: Say) -> int:
     """``resharpen train``: train, save, evaluate over lengths."""
-    options = asdict(command.task_options)
-    task = TASKS[command.task](**options)
+    parameters = dict(_parameter(text) for text in command.task_parameters)
+    task = task_from_dict({"name": command.task, **parameters})
     config = TransformerConfig(
         d_vocab=task.d_vocab, d_vocab_out=task.d_vocab_out, **asdict(command.model)
     )
@@ -71,6 +68,18 @@ def run_train(command: Any, say: Say) -> int:
         say(f"\n{folder} (seed {checkpoint.seed})\n{_error_text(errors)}")
     discard_state(place)
     return 0
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    """Read ``NAME=VALUE``; the value as JSON writes it."""
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        raise ValueError(
+            "a parameter of a task is written NAME=VALUE, with a number, true or false, such as "
+            f"vocabulary=64; got {text!r}"
+        ) from None
 
 
 def evaluate(
@@ -217,7 +226,7 @@ def _audit_any(command: Any, source: str, progress: bool) -> tuple[StudyResult, 
         n_sequences=command.n_sequences,
         seed=command.seed,
         thresholds=command.thresholds,
-        what_if=[parse_remedy(text, heads) for text in command.what_if],
+        what_if=[parse_what_if(text, heads) for text in command.what_if],
         encode=encode,
         text=command.text,
         past_positions=command.past_positions,
@@ -241,24 +250,6 @@ def run_compare(command: Any, say: Say) -> int:
     first, second = (StudyResult.load(place) for place in (command.before, command.after))
     names = (command.before.name, command.after.name)
     say(render_differences(compare_audits(first, second), names))
-    return 0
-
-
-def run_study(command: Any, say: Say) -> int:
-    """``resharpen study``: run a study and write its result folder."""
-    check_destination(command.out)
-    config = PRESETS[command.preset]
-    study = run_set_complement(
-        config,
-        cache=command.cache,
-        jobs=command.jobs,
-        say=say,
-        asked={"study": command.study, "preset": command.preset},
-    )
-    figures = study_figures(config, study)
-    folder = study.result.save(command.out, report=render_report(study.result, figures))
-    say("\n" + render_text(study.result))
-    say(f"report: {folder / 'report.html'}")
     return 0
 
 

@@ -95,14 +95,14 @@ def short_expectations(
         lengths: Where to predict, increasing.
 
     Returns:
-        The curves; none where the theorem does not speak about the model, or lengths 1 and 2 were
-        not measured.
+        The curves; none where the theorem does not speak about the model, lengths 1 and 2 were not
+        measured, or the tokens of length 2 are not displaced: then there is nothing to disperse.
     """
     if why_no_length_theorem(config, task) is not None:
         return []
     assert task is not None
     frozen_at_2 = _mean_at(frame, checkpoint, "frozen_displacement", 2)
-    if frozen_at_2 is None:
+    if frozen_at_2 is None or not frozen_at_2 > 0:
         return []
     place: Any = {"checkpoint": checkpoint}
     dispersed = predict_balanced_displacement(lengths, frozen_at_2, 2)
@@ -129,11 +129,13 @@ def short_expectations(
         kind="fit",
         hypotheses=(*law.hypotheses, FROM_SHORT),
     )
+    known = np.isfinite(gain)  # The fit of the scale may end at some length.
     whole = replace(
         balanced,
         name="2/s law x gain, from lengths 1 and 2" if _output_norms(config) else balanced.name,
         quantity="displacement",
-        values=dispersed * gain,
+        x=lengths[known],
+        values=(dispersed * gain)[known],
     )
     return [*curves, balanced, whole, *_error_expectations(whole, int(task["vocabulary"]))]
 

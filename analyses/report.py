@@ -36,7 +36,11 @@ _TEXT_FINDINGS = 12
 _TEXT_LENGTHS = 5
 
 
-def render_report(result: StudyResult, figures: Mapping[str, "Figure"] | None = None) -> str:
+def render_report(
+    result: StudyResult,
+    figures: Mapping[str, "Figure"] | None = None,
+    lists: Mapping[str, Sequence[str]] | None = None,
+) -> str:
     """The report as one HTML page that needs nothing else, not even a network.
 
     plotly.js stands in it once (4.6 MiB), only if there are figures. Text that came from outside is
@@ -49,6 +53,7 @@ def render_report(result: StudyResult, figures: Mapping[str, "Figure"] | None = 
         figures: name to figure, in the order to show; heading and caption come from the figure
             (`layout.meta`), else the name is the heading. A head map (see `plot_head_map`) stands
             in a section of its own, where pointing at a head, or choosing it, shows its curves.
+        lists: heading to sentences, shown after the figures; empty ones are left out.
     """
     environment = Environment(
         loader=PackageLoader(__name__.rpartition(".")[0]),
@@ -75,6 +80,7 @@ def render_report(result: StudyResult, figures: Mapping[str, "Figure"] | None = 
         thresholds=_distinct(verdict.threshold_source for verdict in result.verdicts),
         figures=[figure for figure in drawn if not figure["chooses"]],
         head_maps=[figure for figure in drawn if figure["chooses"]],
+        lists={heading: list(items) for heading, items in (lists or {}).items() if items},
         findings=findings,
         violations=len(violated),
         violated_rows=[finding.row() for finding in violated],
@@ -184,6 +190,8 @@ def _cut(text: str, width: int) -> str:
 def _error_text(result: StudyResult) -> str:
     """Mean error of each checkpoint at a few lengths, half the width of the interval beside it."""
     table = result.table
+    if len(distinct(table, "task")) > 1:
+        return ""  # Their lengths and errors do not belong in one table.
     measured = distinct(table, "quantity")
     quantity = next((name for name in ERRORS if name in measured), None)
     if quantity is None:

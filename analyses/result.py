@@ -10,6 +10,7 @@ On disk a result is a folder:
 """
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -23,7 +24,7 @@ from .findings import VERDICTS, Finding, Verdict
 from .markup import html_table
 from .provenance import Provenance
 from .rows import distinct
-from .storage import ResultError, read_folder, write_folder
+from .storage import RESULT_FILE, ResultError, read_folder, write_folder
 from .wording import plural
 
 __all__ = ["REPORT_FILE", "TABLE_FILE", "ResultError", "StudyResult"]
@@ -73,24 +74,37 @@ class StudyResult:
         """The findings in which a theorem's curve is violated."""
         return tuple(finding for finding in self.findings if finding.violated)
 
-    def save(self, folder: Path | str, report: str | None = None) -> Path:
+    def save(
+        self,
+        folder: Path | str,
+        report: str | None = None,
+        attachments: Mapping[str, str] | None = None,
+    ) -> Path:
         """Write the result's folder, whole or not at all; an earlier result there is replaced.
 
         Args:
             folder: the destination.
             report: the text of `report.html` (see `report.render_report`); None = without.
+            attachments: further texts to write beside it, by file name.
 
         Returns:
             The folder's path.
 
         Raises:
-            ResultError: the destination is not an earlier result, or cannot be written.
+            ResultError: the destination is not an earlier result, or cannot be written, or an
+                attachment has the name of another file or of none.
         """
         buffer = io.BytesIO()
         self.table.to_parquet(buffer, index=False)
         files = {TABLE_FILE: buffer.getvalue()}
         if report is not None:
             files[REPORT_FILE] = report.encode("utf-8")
+        for name, text in (attachments or {}).items():
+            if name in (RESULT_FILE, TABLE_FILE, REPORT_FILE) or Path(name).name != name:
+                raise ResultError(
+                    f"an attachment needs a file name of its own, without folders; got {name!r}"
+                )
+            files[name] = text.encode("utf-8")
         document = {
             "sentences": list(self.sentences),
             "provenance": self.provenance.to_dict(),

@@ -4,6 +4,7 @@ The key is a hash of the configuration, the task, the recipe, the seeds and the 
 ``resharpen.models``: change any of them and the run is made anew.
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -17,7 +18,7 @@ from ..models.config import TransformerConfig
 from ..models.tasks import Task
 from ..models.training import TrainingConfig, discard_state, train
 
-_MODELS = Path(__file__).resolve().parent.parent / "models"
+_ROOMS = Path(__file__).resolve().parent.parent
 
 
 def default_cache() -> Path:
@@ -37,7 +38,7 @@ def run_key(
         "task": task.to_dict(),
         "training": training.to_dict(),
         "seeds": list(seeds),
-        "code": _code_digest(),
+        "code": code_digest("models"),
     }
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -81,8 +82,10 @@ def cached_train(
     return checkpoints, False
 
 
-def _code_digest() -> str:
-    digest = hashlib.sha256()
-    for path in sorted(_MODELS.rglob("*.py")):
-        digest.update(path.relative_to(_MODELS).as_posix().encode() + path.read_bytes())
+@functools.cache
+def code_digest(room: str) -> str:
+    """Hash of the source code of a room, such as ``models``; read once, as the code itself is."""
+    folder, digest = _ROOMS / room, hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()

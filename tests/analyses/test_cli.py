@@ -91,7 +91,16 @@ def test_train_then_audit(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     out = tmp_path / "mine"
     code, said, _ = run(
         capsys,
-        *("train", "set-complement", "--out", out, "--vocabulary", 8, "--d-model", 16),
+        *(
+            "train",
+            "set-complement",
+            "--out",
+            out,
+            "--task-parameters",
+            "vocabulary=8",
+            "--d-model",
+            16,
+        ),
         *("--norm-placement", "post", "--n-layers", 2, "--n-steps", 20, "--batch-size", 8),
         *("--length", 3, "--ema-decays", 0.5, 0.9, "--seeds", 3, 4),
     )

@@ -1,0 +1,158 @@
+"""Train every cell, measure it over lengths, set theory beside it, draw one map."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ....interp.tables import concatenate
+from ....interp.theory import Curve
+from ...bounds import compare_everywhere
+from ...expectations import attention_expectations
+from ...findings import Finding
+from ...provenance import provenance
+from ...result import StudyResult
+from ...runs import default_cache
+from ...side_by_side import Backend, TaskFailure, run_side_by_side
+from .cells import measure_cell
+from .claims import Claim, test_claims
+from .config import Cell, RemediesConfig
+from .expectations import expected_curves
+from .mapping import MapCell, build_map
+from .sentences import conclude
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class RemediesStudy:
+    """What the study leaves.
+
+    Attributes:
+        result: Table, curves, findings, sentences.
+        cells: The map, cell by cell.
+        claims: The claims under test.
+        left_out: By label and task, why a cell could not be run.
+    """
+
+    result: StudyResult
+    cells: tuple[MapCell, ...]
+    claims: tuple[Claim, ...]
+    left_out: Mapping[str, str]
+
+
+def run(
+    config: RemediesConfig,
+    *,
+    cache: Path | None = None,
+    jobs: int | None = None,
+    backend: Backend = "local",
+    address: str | None = None,
+    say: Say = lambda message: None,
+    asked: Mapping[str, object] | None = None,
+) -> RemediesStudy:
+    """Run the study; what an earlier run with the same cache has finished is not run again.
+
+    Args:
+        config: What to do.
+        cache: Folder of trained and measured cells; ``None`` for the user's cache folder.
+        jobs: Cells side by side; ``None`` for one a core, or all of a cluster.
+        backend: Where they run: local processes, a Dask cluster, or Ray. The workers of a cluster
+            of several machines must share the cache folder.
+        address: Of a running Dask scheduler or Ray head.
+        say: Called with one line as each cell is done.
+        asked: What the user asked for, for the record; the configuration by default.
+
+    Returns:
+        The map, the claims, and the result with its table.
+
+    Raises:
+        ValueError: As :func:`~resharpen.analyses.side_by_side.run_side_by_side` raises it, or if
+            not one cell could be run.
+    """
+    folder = (cache or default_cache()).resolve()
+    every = config.cells()
+    left_out = {f"{c.task}, {c.label}": why for c in every if (why := c.why_not()) is not None}
+    cells = [cell for cell in every if cell.why_not() is None]
+    frames: dict[int, pd.DataFrame] = {}
+
+    def note(index: int, done: Any) -> None:
+        cell = cells[index]
+        name = f"{cell.task}, {cell.label}"
+        if isinstance(done, TaskFailure):
+            left_out[name] = done.sentence
+            say(f"failed   {name}: {done.sentence}")
+            return
+        frames[index], found = done
+        say(f"{'found' if found else 'measured':8} {name} ({len(frames)} of {len(cells)})")
+
+    say(f"{len(cells)} cells, {len(config.seeds)} seeds each (kept in {folder})")
+    run_side_by_side(
+        [partial(_in_worker, config, cell, folder) for cell in cells],
+        jobs=jobs,
+        backend=backend,
+        address=address,
+        on_done=note,
+    )
+    if not frames:
+        raise ValueError(
+            "not one cell could be run; the first failed because: "
+            + next(iter(left_out.values()), "there is none")
+        )
+    measured = [(cells[index], frames[index]) for index in sorted(frames)]
+    return _conclude(config, measured, left_out, asked)
+
+
+def _in_worker(config: RemediesConfig, cell: Cell, cache: Path) -> tuple[pd.DataFrame, bool]:
+    """Run one cell on one thread: the models are too small for more."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return measure_cell(config, cell, cache)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _conclude(
+    config: RemediesConfig,
+    measured: Sequence[tuple[Cell, pd.DataFrame]],
+    left_out: Mapping[str, str],
+    asked: Mapping[str, object] | None,
+) -> RemediesStudy:
+    curves: list[Curve] = []
+    findings: list[Finding] = []
+    n_bounds, n_violated = 0, 0
+    for cell, frame in measured:
+        # Cells of two tasks may share a label: each curve is compared with its own rows only.
+        expected = expected_curves(frame, cell)
+        findings += [compare_everywhere(frame, curve) for curve in expected]
+        curves += expected
+        if cell.is_softmax:
+            bounds = attention_expectations(frame, cell.label)
+            held = [compare_everywhere(frame, curve) for curve in bounds]
+            violated = [finding for finding in held if finding.violated]
+            n_bounds, n_violated = n_bounds + len(held), n_violated + len(violated)
+            findings += violated
+    table = concatenate([frame for _, frame in measured])
+    found = build_map(config, table, [cell for cell, _ in measured])
+    claims = test_claims(config, found)
+    result = StudyResult(
+        table=table,
+        curves=tuple(curves),
+        findings=tuple(findings),
+        verdicts=(),
+        provenance=provenance(
+            dict(asked or config.to_dict()), config.to_dict(), seeds=config.seeds
+        ),
+        sentences=(
+            *conclude(config, found, claims),
+            f"Of {n_bounds} bounds on weights and entropies, from each head's own score spread, "
+            f"{n_violated} are violated.",
+        ),
+    )
+    return RemediesStudy(result, tuple(found), tuple(claims), dict(left_out))
