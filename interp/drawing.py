@@ -38,8 +38,9 @@ class Drawn:
         tokens: Token ids ``[batch, pos]``, int64.
         bos: The beginning-of-sequence token when the task prepends one, else ``None``.
         target: Exact next-token distribution ``[batch, d_vocab_out]``, or ``None``.
-        present: Output tokens that the input holds and that may not follow, or ``None``.
-        absent: Output tokens that may follow, or ``None``.
+        present: Where exactly the tokens that the input does not hold may follow (set complement):
+            those that it holds; else ``None``.
+        absent: Those that it does not hold, likewise.
         relevant: Keys that the last query needs, ``[batch, key]``, or ``None``.
     """
 
@@ -108,8 +109,9 @@ def draw(sample: Sample, seed: int, length: int, batch: int) -> Drawn:
             f"{list(targets.shape)}"
         )
     target = targets[:, -1].clone()
-    absent = target > 0
-    present = _seen(tokens, bos, target.shape[-1]) & ~absent
+    present, absent = _seen(tokens, bos, target.shape[-1]), target > 0
+    if not torch.equal(present.to(absent.device), ~absent):
+        return Drawn(tokens, bos, target, relevant=relevant)
     return Drawn(tokens, bos, target, present, absent, relevant)
 
 

@@ -285,7 +285,7 @@ def _tables(plan: _Plan) -> Iterator[pd.DataFrame]:
 
 def _alone(plan: _Plan, drawn: Drawn) -> AloneScales | None:
     """Scales of the tokens alone at the norms that can be read, if anything asks for them."""
-    freezes = plan.freezes and drawn.target is not None
+    freezes = plan.freezes and drawn.present is not None
     if not (freezes or plan.asks("scale_alone")):
         return None
     tokens = drawn.tokens if freezes else drawn.tokens[:, -1]
@@ -327,7 +327,7 @@ def _output_arrays(
     plan: _Plan, part: Drawn, alone: AloneScales | None, logits: Tensor
 ) -> dict[str, Tensor]:
     """What the measures of the model's output may read, at the last position, in float64."""
-    if part.target is None or part.present is None or part.absent is None:
+    if part.target is None:
         return {}
     if logits.shape[-1] != part.target.shape[-1]:
         raise ValueError(
@@ -337,9 +337,10 @@ def _output_arrays(
     arrays = {
         "logits": logits[:, -1].cpu().double(),
         "target": part.target.cpu().double(),
-        "present": part.present.cpu(),
-        "absent": part.absent.cpu(),
     }
+    if part.present is None or part.absent is None:
+        return arrays
+    arrays |= {"present": part.present.cpu(), "absent": part.absent.cpu()}
     if alone is not None and plan.freezes:
         frozen = frozen_logits(plan.model, part.tokens, alone=alone) if alone.scales else logits
         arrays["frozen_logits"] = frozen[:, -1].cpu().double()
