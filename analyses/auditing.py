@@ -79,9 +79,15 @@ def audit(
 
     Raises:
         CheckpointError: If the checkpoint cannot be read.
-        ValueError: If there is nothing to feed the model, or a length is not possible.
+        ValueError: If there is nothing to feed the model, a length is not possible, or arguments
+            of the two kinds of audit come together.
     """
     is_fed = task is not None or sample is not None
+    if is_fed and adapted:
+        raise ValueError(
+            f"{', '.join(f'{name}=' for name in adapted)} of an audit goes with a probe, task= and "
+            "sample= with the hook points: give the one or the other"
+        )
     checkpoint = find_checkpoint(source) if is_fed or not adapted else None
     own = None if checkpoint is None or checkpoint.task is None else dict(checkpoint.task)
     if not is_fed and own is None:

@@ -108,3 +108,16 @@ def test_default_lengths_are_dense_then_sparse() -> None:
     assert default_lengths(SetComplement(5)) == (1, 2, 3, 4)
     assert default_lengths(SetComplement(5, replacement=True))[-4:] == (128, 256, 512, 1024)
     assert default_lengths(SetComplement(200))[-2:] == (64, 128)
+
+
+def test_a_task_and_a_what_if_do_not_go_together() -> None:
+    with pytest.raises(ValueError, match="what_if= of an audit goes with a probe"):
+        audit("set-complement-post", task=SetComplement(32), what_if=[])
+
+
+@pytest.mark.parametrize("normalizer", ["sigmoid", "entmax", "differential"])
+def test_weights_that_are_no_softmax_are_held_to_no_bound_of_a_softmax(normalizer: str) -> None:
+    cfg = TransformerConfig(d_vocab=8, d_model=8, norm_placement="none", normalizer=normalizer)  # type: ignore
+    result = audit(Transformer(cfg, seed=1), task=SetComplement(8), n_sequences=16)
+    assert not result.violations
+    assert not [curve for curve in result.curves if curve.kind.endswith("bound")]

@@ -17,6 +17,8 @@ from resharpen.models import (
     shipped_checkpoints,
 )
 from resharpen.models.checkpoint import find_checkpoint
+from resharpen.models.normalizers import NORMALIZERS
+from resharpen.models.placements import PLACEMENTS
 
 
 @pytest.fixture
@@ -47,6 +49,24 @@ def test_round_trip(checkpoint: Checkpoint, tmp_path: Path) -> None:
     raw, average = loaded.model()(tokens), loaded.model("ema-0.99")(tokens)
     assert (raw - average).abs().max() > 1e-3
     assert not loaded.model().training
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"normalizer": name} for name in sorted(NORMALIZERS)),
+        *({"norm_placement": name} for name in sorted(PLACEMENTS)),
+        {"sigma_reparam": True},
+        {"qk_norm": "learned"},
+    ],
+    ids=lambda change: "-".join(map(str, change.values())),
+)
+def test_every_remedy_survives_the_disk(change, tmp_path: Path) -> None:
+    cfg = TransformerConfig(d_vocab=8, d_model=8, attn_only=False, **change)
+    model = Transformer(cfg, seed=3)
+    place = save_checkpoint(Checkpoint(cfg, {"raw": model.state_dict()}), tmp_path / "c")
+    tokens = torch.tensor([[1, 2, 3, 4]])
+    torch.testing.assert_close(load_checkpoint(place).model()(tokens), model(tokens))
 
 
 def test_what_is_a_checkpoint_of_ours_is_found(
