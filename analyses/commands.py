@@ -71,15 +71,16 @@ def run_train(command: Any, say: Say) -> int:
 
 
 def _parameter(text: str) -> tuple[str, Any]:
-    """Read ``NAME=VALUE``; the value as JSON writes it."""
-    name, _, value = text.partition("=")
+    """Read ``NAME=VALUE``: a number, true or false, or else a word."""
+    name, found, value = text.partition("=")
+    if not (found and name and value):
+        raise ValueError(
+            f"a parameter of a task is written NAME=VALUE, such as vocabulary=64; got {text!r}"
+        )
     try:
         return name, json.loads(value)
     except ValueError:
-        raise ValueError(
-            "a parameter of a task is written NAME=VALUE, with a number, true or false, such as "
-            f"vocabulary=64; got {text!r}"
-        ) from None
+        return name, value
 
 
 def evaluate(

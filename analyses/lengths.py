@@ -15,11 +15,23 @@ MAX_DENSE = 64
 
 
 def default_lengths(task: Task) -> tuple[int, ...]:
-    """Every length of a task from its shortest up to 64, then doubling to 1024 at most."""
+    """Every length of a task from its shortest up to 64, then doubling to 1024 at most.
+
+    Lengths at which the task is not defined (a language without a string of that length) are left
+    out.
+    """
     longest = task.max_length if task.max_length is not None else 1024
     dense = range(task.min_length, min(longest, MAX_DENSE) + 1)
     sparse = [length for length in (128, 256, 512, 1024) if length <= longest]
-    return (*dense, *sparse)
+    return tuple(length for length in (*dense, *sparse) if _is_defined(task, length))
+
+
+def _is_defined(task: Task, length: int) -> bool:
+    try:
+        task.check_length(length)
+    except ValueError:
+        return False
+    return True
 
 
 def fitting_lengths(probe: Any, limit: int | None) -> tuple[int, ...]:

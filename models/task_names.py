@@ -14,5 +14,8 @@ TaskName = Literal[
     "associative-recall",
     "copy",
     "sort",
+    "language",
+    "othello",
+    "self-avoiding-walk",
 ]
 """The keys of :data:`resharpen.models.tasks.TASKS`."""

@@ -32,14 +32,10 @@ class TaskProbe:
         """Refuse a length at which the task is not defined.
 
         Raises:
-            ValueError: If it is shorter or longer than the task allows.
+            ValueError: If it is shorter or longer than the task allows, or none of its sequences
+                has this length.
         """
-        least, limit = self.task.min_length, self.task.max_length
-        if length < least or (limit is not None and length > limit):
-            upper = "" if limit is None else f" and at most {limit}"
-            raise ValueError(
-                f"{self.task.name} is defined for lengths of at least {least}{upper}; got {length}"
-            )
+        self.task.check_length(length)
 
     def sample(self, generator: np.random.Generator, batch: int, length: int) -> ProbeBatch:
         """Draw sequences of the task.

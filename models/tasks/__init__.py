@@ -8,11 +8,13 @@ from typing import Any
 
 from .argmax_retrieval import ArgmaxRetrieval
 from .associative_recall import AssociativeRecall
+from .boards import Othello, SelfAvoidingWalk
 from .copy import Copy
 from .counting import Counting
 from .dictionary_lookup import DictionaryLookup
 from .first import First
 from .flip_flop import FlipFlop
+from .language import LanguageTask
 from .majority import Majority
 from .mean import Mean
 from .set_complement import SetComplement
@@ -31,6 +33,9 @@ TASKS: dict[str, type[Task]] = {
     "associative-recall": AssociativeRecall,
     "copy": Copy,
     "sort": Sort,
+    "language": LanguageTask,
+    "othello": Othello,
+    "self-avoiding-walk": SelfAvoidingWalk,
 }
 """Task class by name: aggregation, needle, mixed."""
 
@@ -61,8 +66,11 @@ __all__ = [
     "DictionaryLookup",
     "First",
     "FlipFlop",
+    "LanguageTask",
     "Majority",
     "Mean",
+    "Othello",
+    "SelfAvoidingWalk",
     "SetComplement",
     "Sort",
     "Task",

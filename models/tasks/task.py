@@ -74,6 +74,10 @@ class Task(Protocol):
         """Longest length that is defined, or ``None`` where there is no end."""
         ...
 
+    def check_length(self, length: int) -> None:
+        """Refuse a length at which the task is not defined, with a ``ValueError``."""
+        ...
+
     def sample(self, generator: np.random.Generator, batch: int, length: int) -> Batch:
         """Draw ``batch`` sequences of the given length."""
         ...

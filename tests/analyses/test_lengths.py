@@ -16,7 +16,7 @@ def test_every_task_is_defined_at_its_usual_lengths(name: str) -> None:
     probe = TaskProbe(task)
     for length in lengths:
         probe.check_length(length)
-    with pytest.raises(ValueError, match=rf"lengths of at least {task.min_length}"):
+    with pytest.raises(ValueError, match=rf"of at least {task.min_length}"):
         probe.check_length(task.min_length - 1)
 
 

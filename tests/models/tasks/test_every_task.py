@@ -1,10 +1,12 @@
 """What every task promises, whatever it asks."""
 
 import json
+from typing import get_args
 
 import pytest
 import torch
 
+from resharpen.models.task_names import TaskName
 from resharpen.models.tasks import (
     TASKS,
     ArgmaxRetrieval,
@@ -14,8 +16,11 @@ from resharpen.models.tasks import (
     DictionaryLookup,
     First,
     FlipFlop,
+    LanguageTask,
     Majority,
     Mean,
+    Othello,
+    SelfAvoidingWalk,
     SetComplement,
     Sort,
     Task,
@@ -39,6 +44,11 @@ EXAMPLES: dict[str, Task] = {
     "associative-recall, one token": AssociativeRecall(7, 3, key_tokens=1, value_tokens=3),
     "copy": Copy(alphabet=3),
     "sort": Sort(alphabet=5),
+    "othello": Othello(),
+    "self-avoiding-walk": SelfAvoidingWalk(side=3),
+    "language": LanguageTask("tomita-7"),
+    "language, counts": LanguageTask("majority"),
+    "language, machine without end": LanguageTask("reset-dyck-1"),
 }
 """Values that differ from the defaults."""
 
@@ -68,6 +78,9 @@ def test_every_task_of_the_registry_is_tried() -> None:
         "associative-recall",
         "copy",
         "flip-flop",
+        "language",
+        "othello",
+        "self-avoiding-walk",
     ]
 
 
@@ -79,7 +92,7 @@ def test_shapes_and_distributions(name: str, more: int) -> None:
     batch = task.sample(seeded_generator(0, more), 40, length)
     n_pos = batch.tokens.shape[1]
     assert isinstance(task, Task) and batch.length == length
-    assert batch.bos is task.to_dict().get("bos", False)
+    assert batch.bos is task.to_dict().get("bos", isinstance(task, LanguageTask))
     assert batch.tokens.dtype == batch.next_tokens.dtype == torch.int64
     assert batch.tokens.shape == batch.next_tokens.shape == (40, n_pos)
     assert batch.targets.shape == (40, n_pos, task.d_vocab_out)
@@ -189,3 +202,7 @@ def test_a_long_input_can_be_drawn(name: str) -> None:
     task = EXAMPLES[name]
     batch = task.sample(seeded_generator(1), 2, min(task.max_length or 700, 700))
     torch.testing.assert_close(batch.targets.sum(-1), torch.ones(batch.tokens.shape))
+
+
+def test_flags_name_every_task() -> None:
+    assert list(get_args(TaskName)) == list(TASKS)
