@@ -13,8 +13,10 @@ from .figures import plot_dispersion as plot_dispersion
 from .figures import plot_displacement as plot_displacement
 from .figures import plot_error as plot_error
 from .figures import plot_head_map as plot_head_map
+from .figures import plot_limits as plot_limits
 from .figures import plot_patterns as plot_patterns
 from .figures import plot_rescaling as plot_rescaling
+from .figures import plot_sampling_error as plot_sampling_error
 from .figures import plot_score_laws as plot_score_laws
 from .findings import Finding as Finding
 from .findings import Verdict as Verdict
@@ -23,10 +25,13 @@ from .fits import fit_slope as fit_slope
 from .head_classes import classify_heads as classify_heads
 from .head_verdicts import judge_heads as judge_heads
 from .judgement import judge as judge
+from .limits import measure_limits as measure_limits
 from .report import render_report as render_report
 from .report import render_text as render_text
 from .result import ResultError as ResultError
 from .result import StudyResult as StudyResult
+from .sampling_rate import SamplingRate as SamplingRate
+from .sampling_rate import measure_sampling_rate as measure_sampling_rate
 from .score_laws import LawThresholds as LawThresholds
 from .thresholds import HeadThresholds as HeadThresholds
 from .thresholds import Thresholds as Thresholds

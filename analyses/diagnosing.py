@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..interp.drawing import length_generator
 from ..interp.score_rows import profile_score_rows
 from ..interp.theory import (
     Curve,
@@ -37,10 +36,8 @@ from ..interp.theory import (
     sharpening_bound_curve,
     weight_bound_curves,
 )
-from ..models.adapters import Adapter, adapt
-from ..models.checkpoint import find_checkpoint
-from ..models.probes import Probe, TaskProbe
-from .adapted import make_probe, make_task_probe, source_name, source_words
+from ..models.adapters import Adapter
+from ..models.probes import Probe
 from .bounds import compare_everywhere
 from .comparing import Tolerance
 from .crossings import find_crossing
@@ -48,6 +45,7 @@ from .diagnosis import Diagnosis, describe
 from .findings import Verdict
 from .growth_laws import fit_growth
 from .head_ladders import HeadLadders, read_heads
+from .one_head import open_head
 from .progress import Progress, advancing
 from .provenance import provenance
 from .recommendations import WEIGHT, Recommendation, recommend
@@ -58,12 +56,6 @@ from .thresholds import HeadThresholds
 from .wording import format_number, format_place
 
 __all__ = ["diagnose"]
-
-LONGEST = 1024
-"""The longest length that is run where none are given."""
-
-SHORTEST = 8
-"""The shortest, where the longest leaves room for it."""
 
 SINK = 0.5
 """Share of rows whose strongest key is the first one, from which that is said."""
@@ -128,22 +120,23 @@ def diagnose(
         ValueError: If there is no such layer or head, its scores cannot be seen, or a length or
             argument is not possible.
     """
-    checkpoint = find_checkpoint(source)
-    opened = source if checkpoint is None else checkpoint
-    label = name or source_name(opened)
-    own = None if checkpoint is None else checkpoint.task
-    if probe is None:
-        probe = "repeated" if own is None else "task"
-    if probe == "task":
-        probe = make_task_probe(own, label)
-    adapter = adapt(opened, weights=weights, dtype=dtype, device_map=device_map)
-    _check_place(adapter, layer, head)
-    feed: Any = make_probe(probe, adapter, encode, text) if isinstance(probe, str) else probe
-    ladder = _default_lengths(adapter, feed) if lengths is None else tuple(sorted(set(lengths)))
-    if n_sequences is None:
-        n_sequences = 64 if isinstance(feed, TaskProbe) else 16
+    opened = open_head(
+        source,
+        layer,
+        head,
+        lengths=lengths,
+        probe=probe,
+        n_sequences=n_sequences,
+        name=name,
+        encode=encode,
+        text=text,
+        weights=weights,
+        dtype=dtype,
+        device_map=device_map,
+    )
+    label, adapter, feed = opened.label, opened.adapter, opened.probe
     options: dict[str, Any] = {
-        "n_sequences": n_sequences,
+        "n_sequences": opened.n_sequences,
         "rows_per_rung": rows_per_rung,
         "seed": seed,
         "past_positions": past_positions,
@@ -154,8 +147,9 @@ def diagnose(
     labels = {"study": "diagnose", "checkpoint": label}
     with advancing(progress, title, "sequence") as advance:
         table = profile_score_rows(
-            adapter, feed, ladder, [(layer, head)], labels=labels, progress=advance, **options
-        )
+            adapter, feed, opened.lengths, [(layer, head)],
+            labels=labels, progress=advance, **options,
+        )  # fmt: skip
     lines = thresholds or LawThresholds()
     ladders = _ladders(table)
     law = find_score_law(ladders, lines)
@@ -163,8 +157,7 @@ def diagnose(
     growth = fit_growth(sharpening.n_key, sharpening.mean, sharpening.half)
     aggregates = getattr(getattr(feed, "task", None), "kind", None) == "aggregation"
     recommendation = recommend(law, growth, ladders, aggregates=aggregates)
-    place = {"checkpoint": label, "layer": layer, "head": head}
-    curves = expect_scores(table, law, place)
+    curves = expect_scores(table, law, opened.place)
     level = HeadThresholds()
     weight = ladders["max_weight"]
     crossing = find_crossing("max_weight", weight.n_key, weight.mean, level.weight, level.reach)
@@ -172,14 +165,7 @@ def diagnose(
     where = f"{format_place(label, layer, head)} on {feed.name}"
     notes = _notes(ladders, law, recommendation, adapter)
     sentence = describe(where, law, growth, crossing, predicted, recommendation)
-    asked = {
-        "source": source_words(source),
-        "layer": layer,
-        "head": head,
-        "probe": feed.to_dict(),
-        "lengths": list(ladder),
-        **options,
-    }
+    asked = {**opened.asked, **options}
     facts = adapter.description
     result = StudyResult(
         table=table,
@@ -247,41 +233,6 @@ def _evidence(law: ScoreLaw) -> str:
     """The evidence in one sentence."""
     told = "; ".join(f"{item.name} {item}" for item in law.evidence)
     return f"Evidence: {told or 'none'}."
-
-
-def _check_place(adapter: Adapter, layer: int, head: int) -> None:
-    facts = adapter.description
-    for what, value, count in (("layer", layer, facts.n_layers), ("head", head, facts.n_heads)):
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < count:
-            raise ValueError(
-                f"{what} must be a number from 0 to {count - 1} for this model; got {value!r}"
-            )
-
-
-def _default_lengths(adapter: Adapter, probe: Any) -> tuple[int, ...]:
-    """Down from the longest that model and probe allow, one or two an octave."""
-    longest = next((n for n in range(LONGEST, 3, -1) if _possible(adapter, probe, n)), None)
-    if longest is None:
-        raise ValueError(f"no length from 4 to {LONGEST} fits this model and probe: give lengths=")
-    shortest = SHORTEST if longest >= 8 * SHORTEST else 4
-    cheap = probe.nested and adapter.description.causal is not False
-    octave = 2 if cheap or isinstance(probe, TaskProbe) or longest < 8 * SHORTEST else 1
-    steps = int(octave * math.log2(longest / shortest) + 1e-9)
-    found = {round(longest * 2 ** (-step / octave)) for step in range(steps + 1)}
-    return tuple(sorted(n for n in found if _possible(adapter, probe, n)))
-
-
-def _possible(adapter: Adapter, probe: Any, length: int) -> bool:
-    """Whether a probe has this length and a model was made for it."""
-    limit = adapter.max_length
-    try:
-        probe.check_length(length)
-        # A task may open its inputs with a token, and have lengths of its own.
-        drawn = isinstance(probe, TaskProbe) and (limit is None or length <= limit)
-        tokens = probe.sample(length_generator(0, length), 1, length).tokens if drawn else None
-    except ValueError:
-        return False
-    return limit is None or (length if tokens is None else tokens.shape[1]) <= limit
 
 
 def _ladders(table: pd.DataFrame) -> HeadLadders:

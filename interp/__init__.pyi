@@ -15,6 +15,7 @@ from .frozen import AloneScales as AloneScales
 from .frozen import alone_scales as alone_scales
 from .frozen import frozen_logits as frozen_logits
 from .frozen import frozen_scale_hooks as frozen_scale_hooks
+from .limit_rows import profile_limits as profile_limits
 from .measures import MEASURES as MEASURES
 from .measures import Measure as Measure
 from .measures import get_measure as get_measure
@@ -30,6 +31,8 @@ from .remedies import REMEDIES as REMEDIES
 from .remedies import NormGain as NormGain
 from .remedies import Remedy as Remedy
 from .remedies import parse_remedy as parse_remedy
+from .sampling_error import sampling_errors as sampling_errors
+from .sampling_error import sampling_scale as sampling_scale
 from .score_rows import profile_score_rows as profile_score_rows
 from .score_rows import row_scores as row_scores
 from .score_shapes import score_statistics as score_statistics

@@ -50,11 +50,11 @@ def row_scores(
         rule: How the layer attends; ``None`` reads it off the record.
 
     Raises:
-        IndexError: If there is no such head or query.
+        ValueError: If there is no such head or query.
     """
     n_heads, n_query = seen.query.shape[1:3]
     if not (0 <= head < n_heads and 0 <= query < n_query):
-        raise IndexError(
+        raise ValueError(
             f"layer {seen.layer} has {n_heads} heads and {n_query} queries; asked for head {head}, "
             f"query {query}"
         )

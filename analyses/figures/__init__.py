@@ -12,6 +12,7 @@ from .displacement import plot_displacement
 from .embed import figure_height, figure_json, figure_meta, plotly_script
 from .error import plot_error
 from .head_map import plot_head_map
+from .limits import plot_limits, plot_sampling_error
 from .patterns import plot_patterns
 from .remedy_map import plot_remedy_map
 from .rescaling import plot_rescaling
@@ -26,9 +27,11 @@ __all__ = [
     "plot_displacement",
     "plot_error",
     "plot_head_map",
+    "plot_limits",
     "plot_patterns",
     "plot_remedy_map",
     "plot_rescaling",
+    "plot_sampling_error",
     "plot_score_laws",
     "plotly_script",
     "retitle",

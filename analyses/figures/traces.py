@@ -150,7 +150,8 @@ def add_theory(
     A curve belongs to a series if each place it names (checkpoint, layer, head, site) is the
     series' own. One that belongs to several, or comes with the same values for several places, is
     drawn once, grey; one that belongs to none, not. Curves that differ in their seed alone are
-    drawn as their mean. Each name comes once in the key below the plot.
+    drawn as their mean. Each name comes once in the key below the plot, a conjecture's with the
+    word behind it.
     """
     drawn = cast("tuple[go.Scatter, ...]", figure.data)
     named = {str(trace.name) for trace in drawn if trace.legend == "legend2"}
@@ -165,7 +166,7 @@ def add_theory(
         own = len(owners) == 1
         colour = colour_of(owners[0].colour) if own else INK
         dash, bound = DASHES[curve.kind], curve.kind.endswith("_bound")
-        name = safe(curve.name)
+        name = safe(_named(curve))
         panel.add(
             figure,
             go.Scatter(
@@ -193,6 +194,12 @@ def add_theory(
                     hoverinfo="skip",
                 ),
             )
+
+
+def _named(curve: Curve) -> str:
+    """The name of a curve; of a conjecture, what is not proven says so in the key too."""
+    told = curve.kind != "conjecture" or "conjecture" in curve.name.lower()
+    return curve.name if told else f"{curve.name} (conjecture)"
 
 
 def _marker_sizes(x: NDArray[np.float64], log: bool) -> list[int]:
@@ -288,9 +295,10 @@ def _measured_hover(item: Series, label: str, panel: Panel) -> str:
 
 def _theory_hover(curve: Curve, panel: Panel, n_seeds: int) -> str:
     kind = curve.kind.replace("_", " ")
+    claim = "conjecture, not proven here" if kind == "conjecture" else f"theory: {kind}"
     mean = f", mean over {plural(n_seeds, 'seed')}" if n_seeds > 1 else ""
     lines = [
-        f"<b>{safe(curve.name)}</b> (theory: {kind}{mean}), {_x_hover(panel)}",
+        f"<b>{safe(curve.name)}</b> ({claim}{mean}), {_x_hover(panel)}",
         f"{quantity_words(curve.quantity)} %{{y:.4~g}}{unit_words(curve.unit)}",
         "assumes:",
         *(f"· {line}" for hypothesis in curve.hypotheses for line in [_wrapped(hypothesis)]),

@@ -3,6 +3,19 @@
 from functools import partial
 from math import inf
 
+from .clustering import (
+    angular_speed,
+    cluster_count,
+    cluster_labels,
+    cluster_sizes,
+    cosine_histogram,
+    directions,
+    effective_rank,
+    mean_cosine,
+    mean_square_cosine,
+    norm_growth,
+    stable_rank,
+)
 from .dispersion import (
     effective_support,
     entropy,
@@ -20,6 +33,7 @@ from .dispersion import (
 )
 from .displacement import displacement, displacement_rescale, min_displacement, oscillation
 from .error import illegal_mass, kl_divergence, total_variation
+from .limits import jacobian_entry, jacobian_norm, selection_distance, separable_share
 from .measure import ARRAYS, UNITS, Measure
 from .norms import contribution_norm, norm_scale, output_variance, residual_norm
 from .rescaling import rescale_gain
@@ -192,19 +206,31 @@ __all__ = [
     "MEASURES",
     "UNITS",
     "Measure",
+    "angular_speed",
+    "cluster_count",
+    "cluster_labels",
+    "cluster_sizes",
     "contribution_norm",
+    "cosine_histogram",
+    "directions",
     "displacement",
     "displacement_rescale",
+    "effective_rank",
     "effective_support",
     "entropy",
     "entropy_support",
     "get_measure",
     "illegal_mass",
     "irrelevant_mass",
+    "jacobian_entry",
+    "jacobian_norm",
     "key_count",
     "kl_divergence",
     "max_weight",
+    "mean_cosine",
+    "mean_square_cosine",
     "min_displacement",
+    "norm_growth",
     "norm_scale",
     "normalised_entropy",
     "oscillation",
@@ -214,7 +240,10 @@ __all__ = [
     "residual_norm",
     "score_deviation",
     "score_spread",
+    "selection_distance",
+    "separable_share",
     "sink_mass",
+    "stable_rank",
     "top_k_mass",
     "total_mass",
     "total_variation",

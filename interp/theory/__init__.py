@@ -19,11 +19,28 @@ that ends in `_curve` or `_curves` gives `Curve`s ready to lay over the table.
 | `sparse` | alpha-entmax: threshold, support, needle |
 | `sigmoid` | total mass of sigmoid, softmax-plus-one and differential rows |
 | `phases` | equiangular tokens: critical inverse temperature, cosine, gradient |
+| `speed_schemes` | the norm's place as a speed factor; first and last rates of clustering |
+| `cosine_dynamics` | equiangular tokens in time: cosine and radius under each placement |
+| `clustering` | tokens as particles that attention draws together, any query, key, value |
+| `hardmax_dynamics` | tokens that follow their best key: leaders, norms |
 | `influence`, `sampling` | what one token, and what n sampled tokens, do to an output |
 | `limits_of_normalisation` | weights and slopes of any bounded normaliser |
-| `length_curves`, `key_curves`, `remedy_curves`, `score_curves` | the same as `Curve`s |
+| `length_curves`, `key_curves`, `remedy_curves`, `score_curves`, `limit_curves` | as `Curve`s |
 """
 
+from .clustering import (
+    STEP_METHODS,
+    ParticlePath,
+    predict_equiangular_tokens,
+    predict_particles,
+    predict_random_tokens,
+)
+from .cosine_dynamics import (
+    CosinePath,
+    predict_attention_norm,
+    predict_cosine_path,
+    predict_cosine_rate,
+)
 from .curve import (
     KINDS,
     X_NAMES,
@@ -86,6 +103,7 @@ from .gaussian_rows import (
     predict_gaussian_sharpening,
     predict_gaussian_spread,
 )
+from .hardmax_dynamics import HardmaxPath, hardmax_norm_bounds, predict_hardmax_path
 from .influence import (
     influence_bound,
     predict_replacement,
@@ -113,6 +131,12 @@ from .length_curves import (
     rescale_gain_from_short_curve,
     scale_curve,
     scale_from_short_curve,
+)
+from .limit_curves import (
+    jacobian_bound_curves,
+    relayed_jacobian_curve,
+    relayed_selection_curves,
+    selection_distance_bound_curve,
 )
 from .limits_of_normalisation import (
     dispersed_jacobian_bound,
@@ -225,6 +249,14 @@ from .sparse import (
     predict_entmax_weights,
     predict_softmax_retention,
 )
+from .speed_schemes import (
+    SPEED_SCHEMES,
+    SpeedScheme,
+    initial_cosine_rate,
+    predict_radius_speed,
+    predict_speed_factor,
+    terminal_cosine_rate,
+)
 
 __all__ = [
     "INVERSE_TEMPERATURE_LAWS",
@@ -234,12 +266,18 @@ __all__ = [
     "PHASES",
     "SCALE_HYPOTHESES",
     "SCALE_LAWS",
+    "SPEED_SCHEMES",
+    "STEP_METHODS",
     "X_NAMES",
     "Bounds",
+    "CosinePath",
     "Curve",
+    "HardmaxPath",
     "NeedleWeights",
+    "ParticlePath",
     "Place",
     "ScaleLaw",
+    "SpeedScheme",
     "accumulation_bound",
     "accumulation_bound_curve",
     "accumulation_scale",
@@ -273,8 +311,11 @@ __all__ = [
     "gaussian_sharpening_curve",
     "gaussian_spread_curve",
     "gaussian_support_curve",
+    "hardmax_norm_bounds",
     "influence_bound",
     "influence_bound_curve",
+    "initial_cosine_rate",
+    "jacobian_bound_curves",
     "jacobian_entry_bound",
     "jacobian_norm_bound",
     "last_token_threshold",
@@ -301,8 +342,11 @@ __all__ = [
     "peri_norm_bound",
     "predict_adaptive_inverse_temperature",
     "predict_adaptive_needle_weight",
+    "predict_attention_norm",
     "predict_average_norm",
     "predict_balanced_displacement",
+    "predict_cosine_path",
+    "predict_cosine_rate",
     "predict_crossing_length",
     "predict_crossover_from_short",
     "predict_crossover_length",
@@ -311,6 +355,7 @@ __all__ = [
     "predict_entmax_distractor_weight",
     "predict_entmax_needle_weight",
     "predict_entmax_weights",
+    "predict_equiangular_tokens",
     "predict_falling_n_key",
     "predict_gap",
     "predict_gaussian_entropy",
@@ -318,6 +363,7 @@ __all__ = [
     "predict_gaussian_sharpening",
     "predict_gaussian_spread",
     "predict_gaussian_support",
+    "predict_hardmax_path",
     "predict_illegal_mass",
     "predict_inverse_temperature",
     "predict_kl_divergence",
@@ -328,10 +374,13 @@ __all__ = [
     "predict_needle_weight",
     "predict_output_layer_scale",
     "predict_output_rms_scale",
+    "predict_particles",
     "predict_pattern_scale",
     "predict_phase",
     "predict_post_layer_scale",
     "predict_post_rms_scale",
+    "predict_radius_speed",
+    "predict_random_tokens",
     "predict_remedy_signal",
     "predict_remedy_weights",
     "predict_replacement",
@@ -347,12 +396,15 @@ __all__ = [
     "predict_softmax1_mass",
     "predict_softmax_jacobian",
     "predict_softmax_retention",
+    "predict_speed_factor",
     "predict_total_variation",
     "predict_two_body",
     "predict_unit_scale",
     "qk_norm_bound_curves",
     "qk_norm_entropy_bound",
     "qk_norm_weight_bounds",
+    "relayed_jacobian_curve",
+    "relayed_selection_curves",
     "required_spread_bound",
     "rescale_gain_curve",
     "rescale_gain_from_short_curve",
@@ -363,6 +415,7 @@ __all__ = [
     "scale_curve",
     "scale_from_short_curve",
     "score_norm_entropy_bound",
+    "selection_distance_bound_curve",
     "sharpening_bound",
     "sharpening_bound_curve",
     "sharpening_temperature_bounds",
@@ -380,6 +433,7 @@ __all__ = [
     "ssmax_weight_bound_curve",
     "ssmax_weight_limit",
     "ssmax_weight_rate",
+    "terminal_cosine_rate",
     "tight_entropy_bound",
     "tight_influence_bound",
     "variance_bound_curve",

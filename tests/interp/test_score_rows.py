@@ -92,7 +92,7 @@ def test_half_precision_records_are_widened() -> None:
 
 @pytest.mark.parametrize("place", [(4, 0), (-1, 0), (0, 12)])
 def test_no_such_row(place: tuple[int, int]) -> None:
-    with pytest.raises(IndexError, match="has 4 heads and 12 queries"):
+    with pytest.raises(ValueError, match="has 4 heads and 12 queries"):
         row_scores(seen(), *place)
 
 
