@@ -136,6 +136,7 @@ def short_expectations(
         quantity="displacement",
         x=lengths[known],
         values=(dispersed * gain)[known],
+        domain=(1.0, np.inf if known.all() else float(lengths[known].max())),
     )
     return [*curves, balanced, whole, *_error_expectations(whole, int(task["vocabulary"]))]
 
