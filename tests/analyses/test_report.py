@@ -143,6 +143,27 @@ def test_order_of_the_page(page, study_result):
     assert places == sorted(places)
 
 
+def test_lists_come_after_the_figures_and_are_text(study_result, figures):
+    """In order, each with its heading; empty ones are left out."""
+    lists = {
+        "Pigs <fly>: does not hold": ["<b>one</b> & another", "two"],
+        "Nothing to say": [],
+        "Where theory and measurement disagree": ["nowhere"],
+    }
+    page = Page(source := render_report(study_result, {"error": figures["error"]}, lists))
+    assert "<h2>Pigs &lt;fly&gt;: does not hold</h2>" in source
+    assert "<li>&lt;b&gt;one&lt;/b&gt; &amp; another</li><li>two</li>" in source
+    assert "Nothing to say" not in source
+    marks = [
+        "Markers, solid lines and bands are measured",
+        "Pigs <fly>: does not hold",
+        "Where theory and measurement disagree",
+        "Findings: theory beside measurement",
+    ]
+    places = [page.text.index(mark) for mark in marks]
+    assert places == sorted(places)
+
+
 def test_text_from_outside_is_escaped(page, source):
     """Sentences, reasons, names of curves, titles: text, not markup."""
     for text in ("findings <below>.", "& <so> nothing", "is <too> tight", "</script><b>none</b>"):

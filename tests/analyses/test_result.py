@@ -63,6 +63,30 @@ def test_json_is_json(saved):
     assert document["provenance"]["completed"] is True
 
 
+def test_attachments_are_part_of_the_result(study_result, tmp_path):
+    """Written beside it, listed with their hashes, checked on reading, replaced with it."""
+    folder = study_result.save(tmp_path / "out", attachments={"map.csv": "a,ä\n", "claims.md": ""})
+    assert (folder / "map.csv").read_text(encoding="utf-8") == "a,ä\n"
+    document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    assert set(document["files"]) == {"table.parquet", "map.csv", "claims.md"}
+    assert document["files"]["map.csv"]["bytes"] == 5
+    assert StudyResult.load(folder).sentences == study_result.sentences
+    assert check_destination(folder) == folder
+    fresh = study_result.save(folder, attachments={"other.txt": "x"})
+    assert {path.name for path in fresh.iterdir()} == {"result.json", "table.parquet", "other.txt"}
+    (fresh / "other.txt").write_text("y", encoding="utf-8")
+    with pytest.raises(ResultError, match=r"other\.txt in .* is not the file that was saved"):
+        StudyResult.load(fresh)
+
+
+@pytest.mark.parametrize("name", ["result.json", "table.parquet", "report.html", "a/b.csv", "../x"])
+def test_an_attachment_takes_no_other_files_place(study_result, tmp_path, name):
+    """Nothing is written then."""
+    with pytest.raises(ResultError, match="an attachment needs a file name of its own, without"):
+        study_result.save(tmp_path / "out", report="<p>", attachments={name: "text"})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_result_without_report(study_result, tmp_path):
     """The report is optional, and its absence is no damage."""
     folder = study_result.save(tmp_path / "a" / "b" / "out")

@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from resharpen.analyses.runs import cached_train, default_cache, run_key
+from resharpen.analyses import runs
+from resharpen.analyses.runs import cached_train, code_digest, default_cache, run_key
 from resharpen.models import SetComplement, TrainingConfig, TransformerConfig
 
 CFG = TransformerConfig(d_vocab=6, d_model=8)
@@ -54,3 +55,42 @@ def test_the_cache_can_be_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.delenv("RESHARPEN_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert default_cache() == tmp_path / "resharpen"
+
+
+def test_the_key_depends_on_the_code_of_the_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run_key(CFG, TASK, RECIPE, [0])
+    asked = []
+    monkeypatch.setattr(runs, "code_digest", lambda room: asked.append(room) or "another")
+    assert run_key(CFG, TASK, RECIPE, [0]) != before
+    assert asked == ["models"]
+
+
+def test_the_code_of_a_room_is_every_module_by_name_and_content(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(runs, "_ROOMS", tmp_path)
+    (tmp_path / "room" / "inner").mkdir(parents=True)
+    inner, notes = tmp_path / "room" / "inner" / "a.py", tmp_path / "room" / "notes.txt"
+    digest = code_digest.__wrapped__
+    seen = [digest("room")]
+    for path, text in ((inner, ""), (inner, "x = 1"), (tmp_path / "room" / "b.py", "")):
+        path.write_text(text)
+        seen.append(digest("room"))
+    inner.rename(inner.with_name("c.py"))
+    seen.append(digest("room"))
+    assert len(set(seen)) == 5
+    notes.write_text("not code")
+    assert digest("room") == seen[-1]
+    assert digest("another") == seen[0]
+
+
+def test_a_process_is_named_after_the_code_it_began_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Modules that change while it runs are not the ones that it has read."""
+    monkeypatch.setattr(runs, "_ROOMS", tmp_path)
+    (tmp_path / "changing-room").mkdir()
+    before = code_digest("changing-room")
+    (tmp_path / "changing-room" / "new.py").write_text("x = 1")
+    assert code_digest("changing-room") == before
+    assert code_digest.__wrapped__("changing-room") != before

@@ -86,7 +86,7 @@ TASK_SETTINGS: Mapping[str, TaskSetting] = {
         length=6,
         multiples=(1, 2, 4, 8),
         short=(1, 2),
-        training={"n_steps": 1000, "learning_rate": 2e-2},
+        training={"n_steps": 1000},
     ),
     "majority": TaskSetting(model=_WITH_MLP),
     "counting": TaskSetting(model=_WITH_MLP),
@@ -205,6 +205,8 @@ class RemediesConfig:
         n_sequences: Sequences a length and model.
         training: The recipe, before what a task changes in it.
         threshold: Total variation up to which a length counts as solved.
+        learned: Total variation up to which the training length counts as learned. It is stricter:
+            a model that sees the last token alone is within 0.1 on short set-complement inputs.
     """
 
     tasks: tuple[str, ...] = ("set-complement", "counting", "argmax-retrieval", "dictionary-lookup")
@@ -218,6 +220,7 @@ class RemediesConfig:
         "differential",
     )
     remedy_placements: tuple[NormPlacement, ...] = ("none", "res_post")
+    mixed_placements: tuple[NormPlacement, ...] = ("none",)
     placements: tuple[NormPlacement, ...] = ("none", "pre", "post", "res_post", "peri")
     placement_tasks: tuple[str, ...] = ("set-complement", "argmax-retrieval")
     fair_tasks: tuple[str, ...] = ()
@@ -229,6 +232,7 @@ class RemediesConfig:
         )
     )
     threshold: float = 0.1
+    learned: float = 0.05
 
     def __post_init__(self) -> None:
         """Check what the parts do not check themselves."""
@@ -256,8 +260,11 @@ class RemediesConfig:
             )
         if self.n_sequences < 2:
             raise ValueError(f"n_sequences must be at least 2; got {self.n_sequences}")
-        if not 0 < self.threshold < 1:
-            raise ValueError(f"threshold must lie between 0 and 1; got {self.threshold}")
+        if not 0 < self.learned <= self.threshold < 1:
+            raise ValueError(
+                "learned and threshold must satisfy 0 < learned <= threshold < 1; got "
+                f"learned={self.learned}, threshold={self.threshold}"
+            )
 
     def recipe(self, task: str) -> TrainingConfig:
         """The recipe of one task."""
@@ -274,7 +281,9 @@ class RemediesConfig:
 
     def _map_cells(self) -> Iterator[Cell]:
         for task in self.tasks:
-            for remedy, placement in itertools.product(self.remedies, self.remedy_placements):
+            mixed = TASK_SETTINGS[task].max_seeds is not None
+            placements = self.mixed_placements if mixed else self.remedy_placements
+            for remedy, placement in itertools.product(self.remedies, placements):
                 yield Cell(remedy, placement, task)
             if task in self.placement_tasks:
                 yield from (Cell("softmax", placement, task) for placement in self.placements)
@@ -300,7 +309,7 @@ class RemediesConfig:
 PRESETS: Mapping[str, RemediesConfig] = {
     "quick": RemediesConfig(),
     "full": RemediesConfig(
-        tasks=tuple(TASK_SETTINGS),
+        tasks=tuple(task for task in TASK_SETTINGS if task != "associative-recall"),
         remedies=tuple(REMEDIES),
         placements=(
             "none",
@@ -318,7 +327,7 @@ PRESETS: Mapping[str, RemediesConfig] = {
         placement_tasks=tuple(
             task for task, setting in TASK_SETTINGS.items() if setting.max_seeds is None
         ),
-        fair_tasks=("set-complement", "argmax-retrieval"),
+        fair_tasks=("set-complement",),
     ),
 }
 """Configurations by the name that ``--preset`` takes."""

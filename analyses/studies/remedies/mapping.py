@@ -205,12 +205,12 @@ def _best_head(own: pd.DataFrame, length: int) -> tuple[int, int] | None:
 
 
 def _outcome(config: RemediesConfig, own: _Measured, base: _Measured | None) -> Outcome:
-    if not own.error_at(1).mean <= config.threshold:
+    if not own.error_at(1).mean <= config.learned:
         return "not learned"
     if base is None or not base.seeds:
         return "undecided"  # Nobody knows whether anything was to be cured.
     final = own.error_at(max(own.errors))
-    if base.error_at(1).mean <= config.threshold and base.crossing == math.inf:
+    if base.error_at(1).mean <= config.learned and base.crossing == math.inf:
         if final.mean <= config.threshold:
             return "not needed"
         return "no help" if own is base else "hurts"

@@ -21,7 +21,7 @@ from .config import Cell
 
 Answer = Literal["cures", "shifts", "cannot", "not needed", "open"]
 
-_GROWING = ("log_n", "ssmax", "ssmax_bias", "selective", "hardmax")
+_GROWING = ("log_n", "ssmax", "ssmax_bias", "hardmax")
 _SPARSE = ("entmax", "asentmax")
 _BOUNDED_HELP = ("temperature", "sqrt_log_n", "adaptive")
 
