@@ -65,7 +65,9 @@ class PatternSeen:
             ``softmax(scores)`` was checked to equal the weights.
         stack: As in :class:`AttentionSeen`.
         normalised: Whether a row sums to one, or to less where a sink takes a share; false for
-            weights that may be negative or sum to anything (sigmoid, differential attention).
+            weights that sum to anything (sigmoid, differential attention).
+        signed: Whether weights may be negative (differential attention): then no row is a
+            distribution over keys, not even one that happens to have no negative weight.
     """
 
     layer: int
@@ -74,6 +76,7 @@ class PatternSeen:
     scores: Float[Tensor, "batch head query key"] | None = None
     stack: str = "decoder"
     normalised: bool = True
+    signed: bool = False
 
 
 @dataclass(frozen=True)

@@ -226,8 +226,8 @@ def measure_pattern(
     ``first`` is the position of the first query; by default the last query stands at the last key.
 
     The weights are divided by their sum over the visible keys, as in
-    :mod:`resharpen.interp.attention_statistics`. A row with a negative weight (differential
-    attention) is no distribution over keys: its status is ``NON_FINITE``.
+    :mod:`resharpen.interp.attention_statistics`. Rows of signed weights (differential attention)
+    are no distribution over keys: their status is ``NON_FINITE``.
     """
     n_query, n_key = seen.weights.shape[2:]
     readers = {
@@ -247,8 +247,8 @@ def measure_pattern(
         mask = visible[:, :, rows]
         weights = torch.where(mask, seen.weights[:, :, rows].double(), 0.0)
         total = weights.sum(-1, keepdim=True)
-        negative = (weights < 0).any(-1, keepdim=True)
-        total = total.masked_fill(negative, torch.nan)
+        if seen.signed:
+            total = torch.full_like(total, torch.nan)
         sums.append(total.squeeze(-1))
         weights = weights / total
         scores = None if seen.scores is None else seen.scores[:, :, rows]

@@ -114,7 +114,12 @@ def _pattern_seen(attention: Attention, inputs: AttentionInputs) -> PatternSeen:
     n_pos = inputs.query.shape[1]
     weights = attention.pattern(inputs, 0, n_pos)
     visible = attention.masked(weights.new_zeros(1, 1, n_pos, n_pos), 0) == 0
-    normalised = weight_rule(attention).row_sum == 1.0
+    rule = weight_rule(attention)
     return PatternSeen(
-        attention.layer, weights, visible, stack=_stack(attention), normalised=normalised
+        attention.layer,
+        weights,
+        visible,
+        stack=_stack(attention),
+        normalised=rule.row_sum == 1.0,
+        signed=rule.signed,
     )

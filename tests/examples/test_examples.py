@@ -63,8 +63,8 @@ def test_notebooks_run(notebook: str, tmp_path: Path) -> None:
 
 
 def test_the_readmes_python_runs(tmp_path: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    said = run("-c", code, cwd=tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    said = "".join(run("-c", code, cwd=tmp_path) for code in blocks)
     assert "set-complement-post" in said
     assert "L0 H0 disperses" in said
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from resharpen.analyses.studies.remedies.config import PRESETS, REMEDIES, TASK_SETTINGS
+from resharpen.analyses.studies.remedies.config import PRESETS, REMEDIES
 from resharpen.models import PLACEMENTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -162,7 +162,7 @@ def test_every_marker_of_the_pages_finds_its_cells(tmp_path: Path) -> None:
     for name, known in (
         ("remedies", REMEDIES),
         ("placements", PLACEMENTS),
-        ("tasks", TASK_SETTINGS),
+        ("tasks", PRESETS["full"].tasks),
     ):
         assert {value for marker in asked for value in marker[name]} == set(known)
 
