@@ -63,7 +63,7 @@ $(COMPAT)-3.9/.ready $(COMPAT)-2.18/.ready: $(COMPAT)-%/.ready: constraints.txt
 	grep '^torch' constraints.txt > $(@D)/constraints.txt
 	$(@D)/bin/pip install --quiet --disable-pip-version-check -c $(@D)/constraints.txt torch
 	$(@D)/bin/pip install --quiet --disable-pip-version-check -c $(@D)/constraints.txt \
-	  "transformer-lens==$*.0" "pyarrow<21" einops jaxtyping lazy-loader numpy pytest safetensors \
+	  "transformer-lens==$*.0" "pyarrow<21" einops entmax jaxtyping lazy-loader numpy pytest safetensors \
 	  setuptools tqdm
 	@touch $@
 
