@@ -248,7 +248,14 @@ class RemediesConfig:
                     f"{name} must be among {', '.join(known)}; got {unknown[0]!r}: leave it out or "
                     "correct it"
                 )
-        for name in ("tasks", "remedies", "remedy_placements", "placements", "seeds"):
+        for name in (
+            "tasks",
+            "remedies",
+            "remedy_placements",
+            "mixed_placements",
+            "placements",
+            "seeds",
+        ):
             value = tuple(getattr(self, name))
             object.__setattr__(self, name, value)
             if not value or len(set(value)) != len(value):
@@ -309,7 +316,7 @@ class RemediesConfig:
 PRESETS: Mapping[str, RemediesConfig] = {
     "quick": RemediesConfig(),
     "full": RemediesConfig(
-        tasks=tuple(task for task in TASK_SETTINGS if task != "associative-recall"),
+        tasks=tuple(task for task in TASK_SETTINGS if task not in ("associative-recall", "sort")),
         remedies=tuple(REMEDIES),
         placements=(
             "none",

@@ -219,6 +219,8 @@ def _outcome(config: RemediesConfig, own: _Measured, base: _Measured | None) -> 
         return "cures" if certain else "undecided"
     if own is base:
         return "no help"
+    if base.error_at(1).mean > config.learned:
+        return "undecided"  # There is no length at which softmax begins to fail.
     ratio = own.crossing / base.crossing
     if ratio >= SHIFT:
         return "shifts"

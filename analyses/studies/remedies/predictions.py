@@ -93,6 +93,8 @@ def _aggregation(cell: Cell) -> Prediction:
 
 
 def _needle(cell: Cell) -> Prediction:
+    if (cell.remedy, cell.task) == ("hardmax", "counting"):
+        return Prediction("cannot", "only the largest score is kept, and with it no ratio", "11")
     if cell.remedy in _GROWING:
         return Prediction(
             "cures",

@@ -1,7 +1,7 @@
 """Train every cell, measure it over lengths, set theory beside it, draw one map."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -129,7 +129,10 @@ def _conclude(
     n_bounds, n_violated = 0, 0
     for cell, frame in measured:
         # Cells of two tasks may share a label: each curve is compared with its own rows only.
-        expected = expected_curves(frame, cell)
+        expected = [
+            replace(curve, name=f"{curve.name} ({cell.task})")
+            for curve in expected_curves(frame, cell)
+        ]
         findings += [compare_everywhere(frame, curve) for curve in expected]
         curves += expected
         if cell.is_softmax:
