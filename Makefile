@@ -10,7 +10,7 @@ SOURCES := $(sort $(shell find models interp analyses -type f -not -name '*.pyc'
 KEY     := $(shell (cat pyproject.toml constraints.txt; echo $(SOURCES)) | cksum | cut -d' ' -f1)
 READY   := $(VENV)/.ready-$(KEY)
 
-.PHONY: demo test test-fast check compat format figure clean
+.PHONY: demo test test-fast check compat format figure remedy-map clean
 
 demo: $(READY)
 	$(BIN)/resharpen study set-complement --preset quick --out $(OUT)
@@ -45,6 +45,11 @@ compat: $(COMPAT)-3.9/.ready $(COMPAT)-2.18/.ready
 # The figure of the README, from the last demo's result.
 figure: $(READY)
 	$(BIN)/python examples/readme_figure.py $(OUT) docs/set-complement.png
+
+# The tables and the figure of docs/remedies, from the committed map.
+remedy-map: $(READY)
+	$(BIN)/python examples/remedy_tables.py
+	$(BIN)/python examples/remedy_map_figure.py
 
 $(READY):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

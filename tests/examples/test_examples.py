@@ -13,9 +13,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 
-# One needs a finished demo result and a browser (`make figure` runs it), the other rewrites the
-# pages of docs/remedies (test_remedy_tables.py runs it on a copy).
-NOT_RUN = {"readme_figure.py", "remedy_tables.py"}
+# Two draw the committed images and need a browser (`make figure`, `make remedy-map`), the other
+# rewrites the pages of docs/remedies (test_remedy_tables.py runs it on a copy).
+NOT_RUN = {"readme_figure.py", "remedy_map_figure.py", "remedy_tables.py"}
 
 DOCS = ROOT / "docs"
 PAGES = sorted(
