@@ -60,7 +60,7 @@ def figure(frame):
 
 def test_columns_are_tasks_by_kind_and_rows_remedies(figure):
     """Aggregation, needle, mixed; a length that a task does not reach has no column."""
-    (heat,) = figure.data
+    heat, _ = figure.data
     assert list(figure.layout.xaxis.ticktext) == [
         *("2x", "8x"),
         *("2x", "8x", "32x"),
@@ -84,7 +84,7 @@ def test_columns_are_tasks_by_kind_and_rows_remedies(figure):
 def test_cells_are_the_errors_and_gaps_where_there_are_none(figure):
     """A task that was not learned is a cross, a cell that was not run is empty: neither has an
     error."""
-    (heat,) = figure.data
+    heat, crosses = figure.data
     nan = math.nan
     expected = [
         [0.1, 0.5, 0.05, 0.3, 0.6, nan, nan, nan],
@@ -92,20 +92,26 @@ def test_cells_are_the_errors_and_gaps_where_there_are_none(figure):
     ]
     np.testing.assert_allclose(np.array(heat.z, dtype=float), expected)
     assert (heat.zmin, heat.zmax) == (0, 1)
-    assert list(heat.text[0]) == ["0.10", "0.50", "0.05", "0.30", "0.60", "×", "×", "×"]
+    assert list(heat.text[0]) == ["0.10", "0.50", "0.05", "0.30", "0.60", "", "", ""]
+    assert list(zip(crosses.x, crosses.y, crosses.text, strict=True)) == [
+        (5, 0, "×"),
+        (6, 0, "×"),
+        (7, 0, "×"),
+    ]
+    assert crosses.textfont.color == INK and "copy" in crosses.customdata[0]
     assert heat.hoverongaps is False
 
 
 def test_a_disagreement_is_marked_once_at_the_longest_length(figure):
     """At 8x for a task that ends there."""
-    (heat,) = figure.data
+    heat, _ = figure.data
     assert list(heat.text[1]) == ["0.02", "0.20≠", "0.00", "0.10", "0.40≠", "", "", ""]
     assert "≠" in figure.layout.meta["caption"]
 
 
 def test_hover_tells_the_interval_the_slope_and_both_answers(figure):
     """The numbers of its own column."""
-    (heat,) = figure.data
+    heat, _ = figure.data
     assert heat.customdata[1][4] == (
         "<b>argmax-retrieval</b>, softmax / post<br>"
         "error at 32x: 0.40 [0.39, 0.41] (5 seeds)<br>"
