@@ -102,13 +102,14 @@ def plot_remedy_map(
     figure.update_xaxes(
         tickvals=list(range(len(columns))),
         ticktext=[f"{multiple}x" for _, multiple in columns],
+        range=[-0.5, len(columns) - 0.5],
         showgrid=False,
         side="bottom",
     )
     figure.update_yaxes(
         tickvals=list(range(len(rows))),
         ticktext=[f"{remedy} / {placement}" for remedy, placement in rows],
-        autorange="reversed",
+        range=[len(rows) - 0.5, -0.5],
         showgrid=False,
     )
     _headings(figure, frame, columns)

@@ -67,7 +67,9 @@ def test_columns_are_tasks_by_kind_and_rows_remedies(figure):
         *("2x", "8x", "32x"),
     ]
     assert list(figure.layout.yaxis.ticktext) == ["softmax / none", "softmax / post"]
-    assert figure.layout.yaxis.autorange == "reversed"
+    # From the top down, and no wider than the cells.
+    assert figure.layout.yaxis.range == (1.5, -0.5)
+    assert figure.layout.xaxis.range == (-0.5, 7.5)
     headings = [(note.text, note.x) for note in figure.layout.annotations]
     assert headings == [
         ("set<br>complement", 0.5),
