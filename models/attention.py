@@ -154,15 +154,9 @@ class Attention(nn.Module):
             return given
         if self.fused and not observed and self.normalizer.fused:
             return self._attend_fused(inputs)
-        batch, n_pos, heads, _ = inputs.query.shape
-        size = max(1, BLOCK_ELEMENTS // (batch * heads * n_pos))
-        if observed or torch.is_grad_enabled() or size >= n_pos:
-            return self._attend_rows(inputs, 0, n_pos)
-        blocks = [
-            self._attend_rows(inputs, start, min(start + size, n_pos))
-            for start in range(0, n_pos, size)
-        ]
-        return torch.cat(blocks, dim=1)
+        if observed or torch.is_grad_enabled():
+            return self._attend_rows(inputs, 0, inputs.query.shape[1])
+        return torch.cat([self._attend_rows(inputs, *block) for block in _blocks(inputs)], dim=1)
 
     def scores(
         self, inputs: AttentionInputs, start: int, stop: int
@@ -200,11 +194,8 @@ class Attention(nn.Module):
         """Inverse temperature of each row, also where it depends on the scores."""
         if self.normalizer.temperature != "adaptive":
             return inputs.factor
-        batch, n_pos, heads, _ = inputs.query.shape
-        size = max(1, BLOCK_ELEMENTS // (batch * heads * n_pos))
         factors = []
-        for start in range(0, n_pos, size):
-            stop = min(start + size, n_pos)
+        for start, stop in _blocks(inputs):
             raw = self._products(inputs.query, inputs.key, inputs.scale, start, stop)
             factors.append(adaptive_inverse_temperature(self.masked(raw, start)))
         return torch.cat(factors, dim=2)
@@ -268,6 +259,13 @@ class Attention(nn.Module):
             scale=inputs.scale,
         )
         return z.transpose(1, 2)
+
+
+def _blocks(inputs: AttentionInputs) -> list[tuple[int, int]]:
+    """Queries ``start..stop-1`` of each block whose scores may be held at a time."""
+    batch, n_pos, heads, _ = inputs.query.shape
+    size = max(1, BLOCK_ELEMENTS // (batch * heads * n_pos))
+    return [(start, min(start + size, n_pos)) for start in range(0, n_pos, size)]
 
 
 def _project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
