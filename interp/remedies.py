@@ -93,7 +93,7 @@ class Remedy:
         if self.kind == "fp32":
             widened = (seen.query.float(), seen.key.float(), seen.value.float())
             return replace(seen, query=widened[0], key=widened[1], value=widened[2])
-        chosen = self._chosen(seen)
+        chosen = _chosen_heads(self.heads, seen)
         if not chosen.any():
             return seen
         if self.kind == "qk_norm":
@@ -116,13 +116,6 @@ class Remedy:
         kept = chosen if group == 1 else chosen[::group]
         key = torch.where(kept[:, None, None], keys, seen.key)
         return replace(seen, query=query.to(seen.query.dtype), key=key.to(seen.key.dtype))
-
-    def _chosen(self, seen: AttentionSeen) -> Tensor:
-        n_heads = seen.query.shape[1]
-        if self.heads is None:
-            return torch.ones(n_heads, dtype=torch.bool, device=seen.query.device)
-        wanted = [(seen.layer, head) in self.heads for head in range(n_heads)]
-        return torch.tensor(wanted, device=seen.query.device)
 
 
 @dataclass(frozen=True)
@@ -204,18 +197,24 @@ class Reweigh:
 
     def weigh(self, seen: AttentionSeen) -> Weigh | None:
         """How this layer's scores become weights; ``None`` where no head of it is chosen."""
-        n_heads = seen.query.shape[1]
-        wanted = [self.heads is None or (seen.layer, head) in self.heads for head in range(n_heads)]
-        if all(wanted):
+        chosen = _chosen_heads(self.heads, seen)
+        if chosen.all():
             return self.function
-        if not any(wanted):
+        if not chosen.any():
             return None
-        chosen = torch.tensor(wanted, device=seen.query.device)[:, None, None]
 
         def some_heads(scores: Tensor, n_key: Tensor) -> Tensor:
-            return torch.where(chosen, self.function(scores, n_key), torch.softmax(scores, -1))
+            return torch.where(
+                chosen[:, None, None], self.function(scores, n_key), torch.softmax(scores, -1)
+            )
 
         return some_heads
+
+
+def _chosen_heads(heads: frozenset[tuple[int, int]] | None, seen: AttentionSeen) -> Tensor:
+    """Which heads of the layer are among the chosen ones, bool ``[head]``; all of ``None``."""
+    wanted = [heads is None or (seen.layer, head) in heads for head in range(seen.query.shape[1])]
+    return torch.tensor(wanted, device=seen.query.device)
 
 
 def _layer_of(name: str) -> int | None:

@@ -82,8 +82,10 @@ def reweighed_attention(
     batch, n_heads, n_query, _ = seen.query.shape
     n_key, group = seen.key.shape[2], n_heads // seen.key.shape[1]
     values = seen.value.repeat_interleave(group, dim=1) if group > 1 else seen.value
-    fits = query_mask is not None and query_mask.shape[1] == n_query
-    asked = relevant_key is not None and relevant_key.shape[1] == n_query
+    mask, relevant = (
+        None if per_query is None or per_query.shape[1] != n_query else per_query
+        for per_query in (query_mask, relevant_key)
+    )
     step = max(1, _CHUNK // max(1, batch * n_heads * n_key))
     outputs, parts = [], []
     for start in range(0, n_query, step):
@@ -98,10 +100,8 @@ def reweighed_attention(
         rows, _ = measure_pattern(
             PatternSeen(seen.layer, weights, visible, scores, seen.stack),
             statistics,
-            query_mask=query_mask[:, start:stop] if fits and query_mask is not None else None,
-            relevant_key=relevant_key[:, start:stop]
-            if asked and relevant_key is not None
-            else None,
+            query_mask=None if mask is None else mask[:, start:stop],
+            relevant_key=None if relevant is None else relevant[:, start:stop],
             first=n_key - n_query + start,
         )
         parts.append(rows)
