@@ -15,6 +15,7 @@ larger board are rare among random walks, and are refused when no attempt gets t
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -55,6 +56,7 @@ class SelfAvoidingWalk(ConditionedGame):
         """``side**2 - 1``."""
         return self.side**2 - 1
 
+    @cached_property
     def neighbours(self) -> Bool[np.ndarray, "cell cell"]:
         """Which cells touch."""
         cells = np.arange(self.d_vocab)
@@ -68,7 +70,7 @@ class SelfAvoidingWalk(ConditionedGame):
     def legal(self, state: Any) -> Bool[np.ndarray, "game cell"]:
         """Unvisited neighbours; every cell before the first."""
         place, visited = state
-        return np.where(place[:, None] < 0, True, self.neighbours()[place]) & ~visited
+        return np.where(place[:, None] < 0, True, self.neighbours[place]) & ~visited
 
     def play(self, state: Any, moves: Int[np.ndarray, "game"]) -> Any:
         """Step."""
