@@ -5,12 +5,13 @@ from typing import cast
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ..interp.tables import check_table
 from .fits import student_t_quantile
 from .rows import rows_where
 
-__all__ = ["SEED_COLUMNS", "summarise_seeds"]
+__all__ = ["SEED_COLUMNS", "mean_over_seeds", "summarise_seeds"]
 
 SEED_COLUMNS = (
     "study",
@@ -36,6 +37,19 @@ SEED_COLUMNS = (
 """Columns of `summarise_seeds`, in order."""
 
 _PLACE_COLUMNS = list(SEED_COLUMNS[:10])
+
+
+def mean_over_seeds(values: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Mean, its standard error over seeds, and half its 95 % t-interval.
+
+    NaN where undefined: all three without a value, the latter two with one.
+    """
+    if not values.size:
+        return math.nan, math.nan, math.nan
+    if values.size < 2:
+        return float(values.mean()), math.nan, math.nan
+    sem = float(values.std(ddof=1) / math.sqrt(values.size))
+    return float(values.mean()), sem, student_t_quantile(values.size - 1) * sem
 
 
 def summarise_seeds(frame: pd.DataFrame) -> pd.DataFrame:
@@ -70,9 +84,7 @@ def summarise_seeds(frame: pd.DataFrame) -> pd.DataFrame:
     for key, group in frame.groupby(_PLACE_COLUMNS, dropna=False, sort=False):
         means = group.loc[group["status"] == "ok", "mean"].to_numpy(dtype=np.float64)
         count = int(means.size)
-        mean = float(means.mean()) if count else math.nan
-        sem = float(means.std(ddof=1) / math.sqrt(count)) if count > 1 else math.nan
-        half = student_t_quantile(count - 1) * sem if count > 1 else math.nan
+        mean, sem, half = mean_over_seeds(means)
         rows.append(
             (
                 *cast(tuple, key),

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from ....models.tasks import TASKS
-from ...fits import fit_slope, student_t_quantile
+from ...fits import fit_slope
 from ...rows import distinct, over, pick, rows_where
+from ...seeds import mean_over_seeds
 from .config import TASK_SETTINGS, Cell, RemediesConfig
 from .predictions import Prediction, predict_cell
 
@@ -33,12 +34,7 @@ class Interval:
     def of(cls, values: Sequence[float]) -> "Interval":
         """Summarise one value a seed; seeds without a value (NaN) are left out."""
         known = np.array([value for value in values if value == value], dtype=np.float64)
-        if not len(known):
-            return cls(math.nan, math.nan, math.nan, 0)
-        mean = float(known.mean())
-        if len(known) < 2:
-            return cls(mean, math.nan, math.nan, len(known))
-        half = student_t_quantile(len(known) - 1) * float(known.std(ddof=1)) / len(known) ** 0.5
+        mean, _, half = mean_over_seeds(known)
         return cls(mean, mean - half, mean + half, len(known))
 
 
