@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..interp.tables import concatenate
-from ..models.adapters.tokenizers import load_tokenizer
 from .figures.limits import plot_limits, plot_sampling_error
 from .limits import SELECTED, measure_limits
+from .one_head import model_options, open_head, run_options
 from .report import render_report
 from .result import StudyResult
 from .rows import pick
@@ -28,24 +28,15 @@ def run_limits(command: Any, say: Callable[[str], None]) -> int:
     """
     if command.out is not None:
         check_destination(command.out)
-    source, seed = command.checkpoint, command.seed
-    options: dict[str, Any] = {
-        "probe": command.probe,
-        "seed": seed,
-        "encode": load_tokenizer(source) if command.probe == "text" else None,
-        "text": command.text,
-        "past_positions": command.past_positions,
-        "weights": command.weights,
-        "dtype": command.dtype,
-        "device_map": command.device_map,
-        "progress": True,
-    }
+    layer, head = command.layer, command.head
+    opened = open_head(command.checkpoint, layer, head, **model_options(command))
+    options = run_options(command)
     given = command.selected
     selected = SELECTED if given is None else int(given) if given >= 1 else given
     limits = measure_limits(
-        source,
-        command.layer,
-        command.head,
+        opened,
+        layer,
+        head,
         selected=selected,
         lengths=command.lengths or None,
         n_sequences=command.n_sequences,
@@ -55,7 +46,7 @@ def run_limits(command: Any, say: Callable[[str], None]) -> int:
     results = [limits]
     if not pick(limits.table, quantity="selection_distance").empty:
         longest = max(command.lengths) if command.lengths else None
-        rate = measure_sampling_rate(source, command.layer, command.head, length=longest, **options)
+        rate = measure_sampling_rate(opened, layer, head, length=longest, **options)
         results.append(rate.result)
         figures["sampling"] = plot_sampling_error(rate.table, rate.curves)
     whole = _joined(results)

@@ -8,11 +8,12 @@ from typing import Any
 
 from ..interp.drawing import length_generator
 from ..models.adapters import Adapter, adapt
+from ..models.adapters.tokenizers import load_tokenizer
 from ..models.checkpoint import find_checkpoint
 from ..models.probes import Probe, TaskProbe
 from .adapted import make_probe, make_task_probe, source_name, source_words
 
-__all__ = ["OneHead", "open_head"]
+__all__ = ["OneHead", "model_options", "open_head", "run_options"]
 
 LONGEST = 1024
 """The longest length that is run where none are given."""
@@ -46,6 +47,11 @@ class OneHead:
     asked: dict[str, Any]
 
     @property
+    def words(self) -> str:
+        """What the model was opened from."""
+        return self.asked["source"]
+
+    @property
     def place(self) -> Any:
         """Checkpoint, layer and head, as a curve names them."""
         return {"checkpoint": self.label, "layer": self.layer, "head": self.head}
@@ -69,7 +75,8 @@ def open_head(
     """Adapt the model, make the probe, and fill in what is left open.
 
     Args:
-        source: Whatever :func:`resharpen.models.adapters.adapt` takes.
+        source: Whatever :func:`resharpen.models.adapters.adapt` takes; or a model that was opened
+            before, which keeps its name and its probe.
         layer: Which layer, from 0.
         head: Which head, from 0.
         lengths: Lengths to run, up to 1024 or as far as model and probe allow by default: two an
@@ -88,22 +95,25 @@ def open_head(
         CheckpointError: If the model cannot be read.
         ValueError: If there is no such layer or head, or no probe or length fits.
     """
-    checkpoint = find_checkpoint(source)
-    opened = source if checkpoint is None else checkpoint
-    label = name or source_name(opened)
-    own = None if checkpoint is None else checkpoint.task
-    if probe is None:
-        probe = "repeated" if own is None else "task"
-    if probe == "task":
-        probe = make_task_probe(own, label)
-    adapter = adapt(opened, weights=weights, dtype=dtype, device_map=device_map)
+    if isinstance(source, OneHead):
+        label, adapter, feed, words = source.label, source.adapter, source.probe, source.words
+    else:
+        checkpoint = find_checkpoint(source)
+        opened = source if checkpoint is None else checkpoint
+        label, words = name or source_name(opened), source_words(source)
+        own = None if checkpoint is None else checkpoint.task
+        if probe is None:
+            probe = "repeated" if own is None else "task"
+        if probe == "task":
+            probe = make_task_probe(own, label)
+        adapter = adapt(opened, weights=weights, dtype=dtype, device_map=device_map)
+        feed = make_probe(probe, adapter, encode, text) if isinstance(probe, str) else probe
     _check_place(adapter, layer, head)
-    feed: Any = make_probe(probe, adapter, encode, text) if isinstance(probe, str) else probe
     ladder = _default_lengths(adapter, feed) if lengths is None else tuple(sorted(set(lengths)))
     if n_sequences is None:
         n_sequences = 64 if isinstance(feed, TaskProbe) else 16
     asked = {
-        "source": source_words(source),
+        "source": words,
         "layer": layer,
         "head": head,
         "probe": feed.to_dict(),
@@ -111,6 +121,27 @@ def open_head(
         "n_sequences": n_sequences,
     }
     return OneHead(label, adapter, feed, layer, head, ladder, n_sequences, asked)
+
+
+def model_options(command: Any) -> dict[str, Any]:
+    """Which model and probe a command names, as the functions on one head take them."""
+    return {
+        "probe": command.probe,
+        "encode": load_tokenizer(command.checkpoint) if command.probe == "text" else None,
+        "text": command.text,
+        "weights": command.weights,
+        "dtype": command.dtype,
+        "device_map": command.device_map,
+    }
+
+
+def run_options(command: Any) -> dict[str, Any]:
+    """How a command is to be run, as the functions on one head take it, with a bar."""
+    return {
+        "seed": command.seed,
+        "past_positions": command.past_positions,
+        "progress": True,
+    }
 
 
 def _check_place(adapter: Adapter, layer: int, head: int) -> None:
