@@ -148,8 +148,8 @@ class Audit:
 
 
 @dataclass(frozen=True)
-class Diagnose:
-    """Diagnose one head: which law its scores follow as n grows, and what would bring it back.
+class OneHead:
+    """One head of a model, what it is fed, and where the result goes.
 
     Attributes:
         checkpoint: Folder, file or name; `resharpen checkpoints` lists what ships.
@@ -184,7 +184,12 @@ class Diagnose:
 
 
 @dataclass(frozen=True)
-class Limits:
+class Diagnose(OneHead):
+    """Diagnose one head: which law its scores follow as n grows, and what would bring it back."""
+
+
+@dataclass(frozen=True)
+class Limits(OneHead):
     """Measure what one head can select as n grows, and how fast its output settles, with the laws.
 
     The distance of the keys of largest weight from all others, the share of them that can be told
@@ -192,38 +197,11 @@ class Limits:
     n sampled keys beside 1 / sqrt(n).
 
     Attributes:
-        checkpoint: Folder, file or name; `resharpen checkpoints` lists what ships.
-        layer: Which layer, from 0.
-        head: Which head, from 0.
-        out: Folder of the result, with a report; by default nothing is written.
         selected: How many keys are selected; below 1, as a share of the visible ones; by default
             0.06 of them.
-        weights: Which weights of a checkpoint of ours: raw, or an average such as ema-0.99.
-        lengths: Lengths to measure at; by default one or two an octave up to 1024, as far as the
-            model and the probe allow.
-        n_sequences: Sequences a length; by default 64 of a task, 16 of a probe.
-        seed: Seed of the sequences.
-        probe: What to feed it; by default the task of a checkpoint of ours, repeated for others.
-        text: File for the text probe; by default a passage that ships.
-        past_positions: Run lengths that the model was not made for.
-        dtype: Dtype to load a Hugging Face model in; auto is the checkpoint's own.
-        device_map: Where to put a Hugging Face model, as from_pretrained takes it.
     """
 
-    checkpoint: tyro.conf.Positional[str]
-    layer: int
-    head: int
-    out: Path | None = None
     selected: float | None = None
-    weights: str = "raw"
-    lengths: tuple[int, ...] = ()
-    n_sequences: int | None = None
-    seed: int = 0
-    probe: Literal["task", "repeated", "needle", "random", "text"] | None = None
-    text: Path | None = None
-    past_positions: bool = False
-    dtype: str = "auto"
-    device_map: str | None = None
 
 
 @dataclass(frozen=True)
