@@ -59,6 +59,52 @@ def check_closed_form(config: TransformerConfig) -> None:
         )
 
 
+def needle_config(
+    task: Task, *, margin: float, p: float, residual: float, **fields: Any
+) -> TransformerConfig:
+    """Configuration of a closed-form needle, once its numbers and its form are checked.
+
+    Args:
+        task: What the model solves.
+        margin, p, residual: Numbers of the construction.
+        **fields: Fields of the configuration beside the task's vocabularies.
+
+    Raises:
+        ValueError: If a number is not positive or the combination has no closed form.
+    """
+    for name, value in (("margin", margin), ("p", p), ("residual", residual)):
+        check_positive(name, value)
+    config = TransformerConfig(d_vocab=task.d_vocab, d_vocab_out=task.d_vocab_out, **fields)
+    check_closed_form(config)
+    return config
+
+
+def assemble_needle(
+    config: TransformerConfig,
+    state: Mapping[str, Tensor],
+    *,
+    task: Task,
+    margin: float,
+    p: float,
+    residual: float,
+    gain: float,
+) -> Checkpoint:
+    """As :func:`assemble`, with the parameters and the name of a closed-form needle."""
+    return assemble(
+        config,
+        state,
+        task=task,
+        parameters={
+            "kind": task.name,
+            "margin": float(margin),
+            "p": float(p),
+            "residual": float(residual),
+        },
+        gain=gain,
+        name=f"constructed-{task.name}-{config.norm_placement}",
+    )
+
+
 def mirrored(content: Tensor, n_out: int) -> Tensor:
     """Rows ``(c, -c, 0) / sqrt(2)``, of the norm of ``c``, with ``n_out`` places to write."""
     nothing = content.new_zeros(len(content), n_out)

@@ -28,16 +28,9 @@ two critical exponents of a needle, 1 and 1/2.
 import torch
 
 from ..checkpoint import Checkpoint
-from ..config import NormalizationType, NormalizerName, NormPlacement, TransformerConfig
+from ..config import NormalizationType, NormalizerName, NormPlacement
 from ..tasks import DictionaryLookup
-from .assembling import (
-    assemble,
-    check_closed_form,
-    check_positive,
-    mirrored,
-    output_block,
-    seen_norm,
-)
+from .assembling import assemble_needle, mirrored, needle_config, output_block, seen_norm
 
 
 def construct_dictionary_lookup(
@@ -79,13 +72,13 @@ def construct_dictionary_lookup(
     Raises:
         ValueError: If a value is out of range or the combination has no closed form.
     """
-    for name, value in (("margin", margin), ("p", p), ("residual", residual)):
-        check_positive(name, value)
     task = DictionaryLookup(keys, values)
     n_content = 2 * keys + values
-    config = TransformerConfig(
-        d_vocab=task.d_vocab,
-        d_vocab_out=values,
+    config = needle_config(
+        task,
+        margin=margin,
+        p=p,
+        residual=residual,
         d_model=2 * n_content + values,
         d_head=max(keys, values),
         norm_placement=norm_placement,
@@ -96,7 +89,6 @@ def construct_dictionary_lookup(
         inverse_temperature=inverse_temperature,
         entmax_alpha=entmax_alpha,
     )
-    check_closed_form(config)
     unit = torch.eye(n_content, dtype=torch.float64)
     stored, asked, value = unit.split([keys, keys, values])
     # A pair is its key and its value, of norm 1 together; a query is the key it asks for.
@@ -122,17 +114,6 @@ def construct_dictionary_lookup(
         "blocks.0.attn.W_V": head(read_value),
         "blocks.0.attn.W_O": head((p * centring @ out).T).transpose(1, 2),
     }
-    parameters = {
-        "kind": task.name,
-        "margin": float(margin),
-        "p": float(p),
-        "residual": float(residual),
-    }
-    return assemble(
-        config,
-        state,
-        task=task,
-        parameters=parameters,
-        gain=gain,
-        name=f"constructed-{task.name}-{norm_placement}",
+    return assemble_needle(
+        config, state, task=task, margin=margin, p=p, residual=residual, gain=gain
     )

@@ -25,16 +25,9 @@ speak, it does not: :mod:`.dictionary_lookup`.
 import torch
 
 from ..checkpoint import Checkpoint
-from ..config import NormalizationType, NormalizerName, NormPlacement, TransformerConfig
+from ..config import NormalizationType, NormalizerName, NormPlacement
 from ..tasks import First
-from .assembling import (
-    assemble,
-    check_closed_form,
-    check_positive,
-    mirrored,
-    output_block,
-    seen_norm,
-)
+from .assembling import assemble_needle, mirrored, needle_config, output_block, seen_norm
 
 MARKED = (2, 3)
 """Ids of the marked bits 0 and 1."""
@@ -73,12 +66,12 @@ def construct_first(
     Raises:
         ValueError: If a value is out of range or the combination has no closed form.
     """
-    for name, value in (("margin", margin), ("p", p), ("residual", residual)):
-        check_positive(name, value)
     task = First()
-    config = TransformerConfig(
-        d_vocab=task.d_vocab,
-        d_vocab_out=task.d_vocab_out,
+    config = needle_config(
+        task,
+        margin=margin,
+        p=p,
+        residual=residual,
         d_model=2 * task.d_vocab + task.d_vocab_out,
         d_head=1,
         norm_placement=norm_placement,
@@ -89,7 +82,6 @@ def construct_first(
         inverse_temperature=inverse_temperature,
         entmax_alpha=entmax_alpha,
     )
-    check_closed_form(config)
     tokens = mirrored(torch.eye(task.d_vocab, dtype=torch.float64), task.d_vocab_out)
     out = output_block(config.d_model, task.d_vocab_out)
     # For each token, one where attention reads it.
@@ -103,17 +95,6 @@ def construct_first(
         "blocks.0.attn.W_V": (one - zero)[None, :, None],
         "blocks.0.attn.W_O": p / 2 * (out[1] - out[0])[None, None],
     }
-    parameters = {
-        "kind": task.name,
-        "margin": float(margin),
-        "p": float(p),
-        "residual": float(residual),
-    }
-    return assemble(
-        config,
-        state,
-        task=task,
-        parameters=parameters,
-        gain=gain,
-        name=f"constructed-{task.name}-{norm_placement}",
+    return assemble_needle(
+        config, state, task=task, margin=margin, p=p, residual=residual, gain=gain
     )
