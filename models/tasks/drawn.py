@@ -53,8 +53,11 @@ class DrawnTask(ABC):
         """Refuse a length at which the task is not defined.
 
         Raises:
-            ValueError: If ``length`` is less than ``min_length`` or more than ``max_length``.
+            ValueError: If ``length`` is no whole number, less than ``min_length`` or more than
+                ``max_length``.
         """
+        if isinstance(length, bool) or not isinstance(length, int | np.integer):
+            raise ValueError(f"{self.name}: a length must be a whole number; got {length!r}")
         if length < self.min_length or (self.max_length is not None and length > self.max_length):
             upper = "" if self.max_length is None else f" and at most {self.max_length}"
             raise ValueError(
@@ -66,9 +69,12 @@ class DrawnTask(ABC):
         """Draw sequences; see :class:`~resharpen.models.tasks.Batch` for the shapes.
 
         Raises:
-            ValueError: If ``batch`` is less than 1 or the length is not defined.
+            ValueError: If ``batch`` is no whole number or less than 1, or the length is not
+                defined.
         """
         self.check_length(length)
+        if isinstance(batch, bool) or not isinstance(batch, int | np.integer):
+            raise ValueError(f"{self.name}: batch must be a whole number; got {batch!r}")
         if batch < 1:
             raise ValueError(f"batch must be at least 1; got {batch}")
         widths = self._widths(length)

@@ -5,7 +5,12 @@ counting, :mod:`.languages.paths`), behind a beginning-of-sequence token, so tha
 is predicted too. After every prefix the target is exact:
 
     uniform   1 / L for each of the L answers that are legal, among them the end of the string
-    grammar   the distribution of the language's own grammar (Dyck languages: Hewitt et al.)
+    grammar   the distribution of the language's own grammar: Hewitt et al.'s of Dyck-(k, m),
+              Bhattamishra et al.'s of Dyck-k without a bound; others have none
+
+The strings are the same for both, and uniform: those that a grammar generates have any length, and
+among the strings of one length it prefers some. A grammar's target at a prefix is what it generates
+next, over all strings of any length that begin so.
 
 A symbol is legal where some string of the language goes on with it; the end is, where the prefix
 is a string of the language. Sources of each language: :mod:`.languages`; theory section 15.
@@ -108,10 +113,25 @@ class LanguageTask(DrawnTask):
         """Distribution over what may follow each prefix; a row is NaN behind an illegal symbol.
 
         Args:
-            tokens: Sequences that the beginning-of-sequence token opens.
+            tokens: Sequences that the beginning-of-sequence token opens, symbols behind it.
+
+        Raises:
+            ValueError: If they are something else.
         """
-        language = find_language(self.language)
-        symbols = tokens[:, 1:].numpy()
+        language, mark = find_language(self.language), len(self.alphabet)
+        if tokens.ndim != 2 or not tokens.shape[1] or tokens.is_floating_point():
+            raise ValueError(
+                f"{self.name}: tokens must be whole numbers [batch, pos], the opening token among "
+                f"them; got {tokens.dtype} {list(tokens.shape)}"
+            )
+        inner = tokens[:, 1:]
+        right = (tokens[:, 0] == mark) & ((inner >= 0) & (inner < mark)).all(1)
+        if not right.all():
+            raise ValueError(
+                f"{self.name}: every sequence must be the token {mark} and then symbols of "
+                f"{self.language}, 0 to {mark - 1}; got {tokens[~right][0].tolist()}"
+            )
+        symbols = inner.numpy()
         weights = (
             language.grammar(symbols) if self.targets == "grammar" else language.legal(symbols)
         )

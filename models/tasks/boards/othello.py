@@ -17,19 +17,22 @@ follow is played again. Degenerate lengths: at 59 one move is left, and it is al
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
-from .conditioned import ConditionedGame
-from .othello_rules import START, pass_if_stuck, play, squares
+from .conditioned import ConditionedGame, Played
+from .othello_rules import START, Bits, pass_if_stuck, play, squares
 
 CENTRE = (27, 28, 35, 36)
 """Squares that hold a disc from the start."""
 
 SQUARE_OF_TOKEN = np.array([square for square in range(64) if square not in CENTRE])
 """Square ``8 row + column`` of each token."""
+
+BIT_OF_TOKEN = np.uint64(1) << SQUARE_OF_TOKEN.astype(np.uint64)
+"""Its bit on a board."""
 
 
 @dataclass(frozen=True)
@@ -53,21 +56,42 @@ class Othello(ConditionedGame):
         """59: one more move must be possible."""
         return 59
 
-    def start(self, batch: int) -> Any:
-        """Discs of the player to move, of the other, and the legal moves."""
-        own, other = (np.full(batch, discs) for discs in START)
-        return pass_if_stuck(own, other)
+    def legal_first(self) -> Bool[np.ndarray, " 60"]:
+        """Black's four moves."""
+        return _tokens(pass_if_stuck(*_boards(1))[2])[0]
 
-    def legal(self, state: Any) -> Bool[np.ndarray, "game 60"]:
-        """Which of the 60 squares the player to move may take."""
-        return squares(state[2])[:, SQUARE_OF_TOKEN]
+    def games(self, uniforms: Float[np.ndarray, "game move"]) -> Played:
+        """Both players move at random; one who is stuck is passed over."""
+        moves = np.zeros(uniforms.shape, dtype=np.int64)
+        legal = np.zeros((*uniforms.shape, 60), dtype=bool)
+        playing, state = np.arange(len(uniforms)), pass_if_stuck(*_boards(len(uniforms)))
+        allowed = _tokens(state[2])
+        for place in range(uniforms.shape[1]):
+            going = np.flatnonzero(state[2])
+            playing, allowed = playing[going], allowed[going]
+            own, other, _ = (part[going] for part in state)
+            rank = np.floor(uniforms[playing, place] * allowed.sum(1))
+            chosen = np.argmax(allowed.cumsum(1) == (rank + 1)[:, None], axis=1)
+            state = pass_if_stuck(*play(own, other, BIT_OF_TOKEN[chosen]))
+            allowed = _tokens(state[2])
+            moves[playing, place], legal[playing, place] = chosen, allowed
+        return moves, legal
 
-    def play(self, state: Any, moves: Int[np.ndarray, "game"]) -> Any:
-        """Place a disc in each game, turn what it encloses, and pass over a player who is stuck."""
-        own, other, _ = state
-        square = SQUARE_OF_TOKEN[moves].astype(np.uint64)
-        return pass_if_stuck(*play(own, other, np.uint64(1) << square))
+    def legal_after(self, moves: Int[np.ndarray, "game move"]) -> Bool[np.ndarray, "game move 60"]:
+        """Which squares the player to move may take after each move."""
+        legal = np.zeros((*moves.shape, 60), dtype=bool)
+        own, other, _ = pass_if_stuck(*_boards(len(moves)))
+        for place in range(moves.shape[1]):
+            own, other, left = pass_if_stuck(*play(own, other, BIT_OF_TOKEN[moves[:, place]]))
+            legal[:, place] = _tokens(left)
+        return legal
 
-    def select(self, state: Any, games: Int[np.ndarray, "chosen"]) -> Any:
-        """The states of some games."""
-        return tuple(part[games] for part in state)
+
+def _boards(batch: int) -> tuple[Bits, Bits]:
+    """Discs of the player to move and of the other at the start."""
+    black, white = (np.full(batch, discs) for discs in START)
+    return black, white
+
+
+def _tokens(bits: Bits) -> Bool[np.ndarray, "game 60"]:
+    return squares(bits)[:, SQUARE_OF_TOKEN]

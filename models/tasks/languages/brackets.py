@@ -8,9 +8,10 @@ symbol of Hewitt et al., *RNNs can generate bounded hierarchical languages with 
     0 < d < m  the matching closer 1/2, each opener 1/(2k)
     d = m      the matching closer 1
 
-(``m`` without end gives the same rule without its last line.) **Shuffle-Dyck-k** interleaves ``k``
-Dyck-1 strings (Bhattamishra et al., arXiv 2009.11264). **Reset-Dyck-1** is Dyck-1 with a symbol
-that sets the depth to 0: ``(P #)* D``, ``D`` Dyck-1 and ``P`` its prefixes.
+and without a bound the grammar of Bhattamishra et al. (arXiv 2009.11264), in :mod:`.dyck_grammar`.
+**Shuffle-Dyck-k** interleaves ``k`` Dyck-1 strings (the same authors). **Reset-Dyck-1** is Dyck-1
+with a symbol that sets the depth to 0: ``(P #)* D``, ``D`` Dyck-1 and ``P`` its prefixes. Theory
+section 15 has no grammar with probabilities for these two.
 
 Uniform strings. Where ``r`` symbols remain at depth ``d``, a Dyck-1 string of uniform choice opens
 with probability (Arnold and Sleep, ACM TOPLAS 2(1), 1980)
@@ -31,6 +32,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .automata import Automaton, explore
+from .dyck_grammar import closed_blocks, going_on
 from .language import Language, Machine, only_prefixes
 from .paths import Paths
 
@@ -103,11 +105,16 @@ class Dyck(Language):
     def grammar(
         self, symbols: Int[np.ndarray, "batch pos"]
     ) -> Float[np.ndarray, "batch pos_and_start symbol_or_end"]:
-        """Hewitt et al.'s distribution."""
+        """Hewitt et al.'s distribution; without a bound, that of Bhattamishra et al."""
         legal = self.legal(symbols)
-        weights = legal * np.where(
-            np.arange(2 * self.types + 1) < self.types, 0.5 / self.types, 0.5
-        )
+        opens = np.arange(2 * self.types + 1) < self.types
+        if self.depth is None:
+            opening = symbols < self.types
+            # Behind an illegal closer nothing is legal, whatever is counted there.
+            blocks = closed_blocks(opening, np.maximum(_depths(opening), 0))
+            on = going_on(symbols.shape[1])[blocks][..., None]
+            return legal * np.where(opens, on / self.types, 1 - on)
+        weights = legal * np.where(opens, 0.5 / self.types, 0.5)
         total = weights.sum(-1, keepdims=True)
         return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
 
@@ -226,7 +233,7 @@ def _open_types(opens: np.ndarray, types: np.ndarray) -> np.ndarray:
     """
     depth = np.maximum(_depths(opens), 0)
     rows = np.arange(len(opens))
-    stack = np.zeros((len(opens), int(depth.max()) + 2), dtype=np.int64)
+    stack = np.zeros((len(opens), int(depth.max(initial=0)) + 2), dtype=np.int64)
     top = np.zeros_like(depth)
     for place in range(opens.shape[1]):
         here, after = depth[:, place], depth[:, place + 1]

@@ -1,5 +1,6 @@
 """Every language by name: fixed ones, and families whose name carries their numbers."""
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -30,13 +31,19 @@ FAMILIES: dict[str, tuple[Callable[..., Language], tuple[tuple[int, int], ...]]]
 """
 
 
-@lru_cache(maxsize=256)
 def find_language(name: str) -> Language:
     """The language of this name, such as ``tomita-3`` or ``dyck-2-3``.
 
     Raises:
         ValueError: If there is none, or a number is out of its range.
     """
+    if not isinstance(name, str):
+        raise ValueError(f"the name of a language is a word, such as dyck-2-3; got {name!r}")
+    return _find(name)
+
+
+@lru_cache(maxsize=256)
+def _find(name: str) -> Language:
     if name in LANGUAGES:
         return LANGUAGES[name]
     for pattern, (build, ranges) in FAMILIES.items():
@@ -44,7 +51,7 @@ def find_language(name: str) -> Language:
         parts = name.removeprefix(f"{stem}-").split("-")
         if not name.startswith(f"{stem}-") or len(parts) != len(ranges):
             continue
-        if not all(part.isascii() and part.isdigit() for part in parts):
+        if not all(re.fullmatch("0|[1-9][0-9]{0,8}", part) for part in parts):
             continue
         numbers = [int(part) for part in parts]
         for number, (low, high) in zip(numbers, ranges, strict=True):

@@ -87,7 +87,8 @@ def read_flare(folder: str | Path, alphabet: tuple[str, ...] | None = None) -> F
             by default the symbols that occur in ``next-symbols.jsonl``, sorted.
 
     Raises:
-        ValueError: If a file is malformed or does not fit the others; says which line.
+        ValueError: If a file is malformed or does not fit the others (says which line), there is
+            no string of the language, or a symbol of the alphabet comes twice.
         FileNotFoundError: If a file is missing.
     """
     folder = Path(folder)
@@ -110,10 +111,14 @@ def read_flare(folder: str | Path, alphabet: tuple[str, ...] | None = None) -> F
             f"{SYMBOLS} must have a line for each of the {len(numbers)} strings of the language; "
             f"got {len(rows)}"
         )
+    if not rows:
+        raise ValueError(f"{folder} holds no string of the language: nothing to read")
     if alphabet is None:
         alphabet = tuple(
             sorted({symbol for row in rows for symbols, _ in row for symbol in symbols})
         )
+    elif isinstance(alphabet, str) or len(set(alphabet)) < len(alphabet):
+        raise ValueError(f"alphabet must be a tuple of different symbols; got {alphabet!r}")
     place = {symbol: index for index, symbol in enumerate(alphabet)}
     strings, legal = [], []
     for line, (number, row) in enumerate(zip(numbers, rows, strict=True), 1):
@@ -128,7 +133,7 @@ def read_flare(folder: str | Path, alphabet: tuple[str, ...] | None = None) -> F
             may[position, -1] = end
         strings.append(tuple(place[symbol] for symbol in string))
         legal.append(may)
-    return FlareStrings(alphabet, tuple(strings), tuple(legal))
+    return FlareStrings(tuple(alphabet), tuple(strings), tuple(legal))
 
 
 SYMBOLS = "next-symbols.jsonl"
@@ -137,7 +142,10 @@ Row = list[tuple[list[str], bool]]
 
 
 def _lines(path: Path) -> list[str]:
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path.name}: expected text in UTF-8; {error}") from error
     return text.removesuffix("\n").split("\n") if text else []
 
 
@@ -145,7 +153,7 @@ def _row(text: str, number: int) -> Row:
     where = f"{SYMBOLS}, line {number}"
     try:
         values: Any = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{where}: expected a JSON list; {error}") from error
     if not isinstance(values, list) or not values:
         raise ValueError(f"{where}: expected a list of objects; got {text[:60]!r}")

@@ -76,11 +76,50 @@ def test_lengths_without_strings_are_refused(language: str, length: int, message
         (lambda: LanguageTask("klingon"), "unknown language 'klingon'; known languages: tomita-1"),
         (lambda: LanguageTask("parity", targets="own"), "must be uniform or grammar; got 'own'"),
         (lambda: LanguageTask("parity", targets="grammar"), "parity has no grammar"),
+        (lambda: LanguageTask("reset-dyck-1", targets="grammar"), "reset-dyck-1 has no grammar"),
+        (lambda: LanguageTask("shuffle-dyck-2", targets="grammar"), "shuffle-dyck-2 has no gram"),
+        (lambda: LanguageTask(3), "name of a language is a word, such as dyck-2-3; got 3"),  # type: ignore
+        (lambda: LanguageTask(["a"]), "name of a language is a word"),  # type: ignore[arg-type]
+        (lambda: sampled(length=6.0), "language: a length must be a whole number; got 6.0"),
+        (lambda: sampled(length=True), "a length must be a whole number; got True"),
+        (lambda: sampled(length="6"), "a length must be a whole number; got '6'"),
+        (lambda: sampled(batch=2.0), "language: batch must be a whole number; got 2.0"),
+        (lambda: targets([[4, 4, 0]]), r"must be the token 4 and then .* 0 to 3; got \[4, 4, 0\]"),
+        (lambda: targets([[4, 0], [4, -1]]), r"symbols of dyck-2, 0 to 3; got \[4, -1\]"),
+        (lambda: targets([[4, 5]]), r"got \[4, 5\]"),
+        (lambda: targets([[0, 2]]), r"must be the token 4 and then symbols .*; got \[0, 2\]"),
+        (lambda: targets([4, 0]), r"whole numbers \[batch, pos\], .*; got torch.int64 \[2\]"),
+        (lambda: targets([[4.0, 0.0]]), "whole numbers .*; got torch.float32"),
+        (lambda: targets([[]]), "the opening token among them"),
     ],
 )
 def test_bad_parameters_get_one_clear_sentence(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def sampled(batch=2, length=6):
+    return LanguageTask("dyck-2").sample(seeded_generator(0), batch, length)
+
+
+def targets(tokens: list) -> torch.Tensor:
+    return LanguageTask("dyck-2").exact_targets(torch.tensor(tokens))
+
+
+def test_no_sequences_have_no_targets() -> None:
+    for language in ("dyck-2", "parity", "shuffle-dyck-2", "counter-3", "majority"):
+        task = LanguageTask(language)
+        tokens = torch.zeros(0, 4, dtype=torch.int64)
+        assert task.exact_targets(tokens).shape == (0, 4, task.d_vocab_out)
+
+
+def test_the_grammar_without_a_bound_is_that_of_bhattamishra() -> None:
+    batch = LanguageTask("dyck-2", targets="grammar").sample(seeded_generator(4), 50, 10)
+    start = torch.tensor([3**0.5 - 1, 3**0.5 - 1, 0, 0, 2 * (2 - 3**0.5)]) / 2
+    torch.testing.assert_close(batch.targets[:, 0], start.expand(50, 5))
+    uniform = LanguageTask("dyck-2").sample(seeded_generator(4), 50, 10)
+    assert torch.equal(batch.tokens, uniform.tokens)
+    assert torch.equal(batch.targets > 0, uniform.targets > 0)
 
 
 @pytest.mark.parametrize(

@@ -331,9 +331,9 @@ def test_counts_of_long_strings_are_exact() -> None:
     assert find_language("majority").count(301) == 2**300
 
 
-@pytest.mark.parametrize(("k", "m"), [(1, 2), (2, 3), (3, None)])
-def test_hewitts_distribution(k: int, m: int | None) -> None:
-    language = find_language(f"dyck-{k}" if m is None else f"dyck-{k}-{m}")
+@pytest.mark.parametrize(("k", "m"), [(1, 2), (2, 3), (3, 40)])
+def test_hewitts_distribution(k: int, m: int) -> None:
+    language = find_language(f"dyck-{k}-{m}")
     uniforms = np.random.Generator(np.random.Philox(3)).random((40, language.width(20)))
     strings = language.draw(20, uniforms)
     distribution = language.grammar(strings)
@@ -343,7 +343,7 @@ def test_hewitts_distribution(k: int, m: int | None) -> None:
         stack: list[int] = []
         for place in range(21):
             expected = [0.0] * (2 * k + 1)
-            if m is None or len(stack) < m:
+            if len(stack) < m:
                 expected[:k] = [1 / (2 * k)] * k
                 expected[k + stack[-1] if stack else -1] = 0.5
             else:
@@ -357,7 +357,7 @@ def test_hewitts_distribution(k: int, m: int | None) -> None:
                 else:
                     assert stack.pop() == symbol - k
         assert not stack
-    assert met == set(range(1 + (m or max(met))))
+    assert met == set(range(1 + min(m, max(met))))
     # Behind a closer too many.
     assert not language.grammar(np.array([[0, k, k, 0]]))[0, 3:].any()  # type: ignore[index]
 
@@ -385,6 +385,8 @@ def test_nearest_lengths(name: str, length: int, near: tuple[int, ...]) -> None:
         ("tomita-8", "unknown language 'tomita-8'; known languages: tomita-1, .*dyck-K-M"),
         ("dyck-2-x", "unknown language"),
         ("dyck", "unknown language"),
+        ("dyck-02", "unknown language 'dyck-02'"),
+        ("dyck-" + "9" * 5000, "unknown language 'dyck-999"),
         ("dyck-0", r"number of the language dyck-K must lie in 1..64; got 'dyck-0'"),
         ("counter-27", r"counter-K must lie in 2..26"),
         ("d-0", r"d-N must lie in 1..1024"),

@@ -134,3 +134,37 @@ def test_malformed_files_are_refused_with_the_line(
 def test_next_symbols_outside_a_given_alphabet_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"next-symbols.jsonl, line 1: .*; got '\(0'"):
         read_flare(write(tmp_path), alphabet=("(1", ")1"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("main.tok", b"(1 \xe9", "main.tok: expected text in UTF-8; 'utf-8' codec"),
+        ("labels.txt", b"0\n0\n0\n0\n0\n", "the 0 strings of the language; got 3"),
+        ("next-symbols.jsonl", b"[" * 100_000, "next-symbols.jsonl, line 1: expected a JSON list"),
+        ("next-symbols.jsonl", b"", "a line for each of the 3 strings of the language; got 0"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (write(tmp_path) / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_flare(tmp_path)
+
+
+def test_a_folder_without_strings_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no string of the language"):
+        read_flare(write(tmp_path, ["(1"], ["0"], []))
+
+
+def test_an_alphabet_is_made_of_different_symbols(tmp_path: Path) -> None:
+    for alphabet in (("(1", "(1", ")1"), "(1"):
+        with pytest.raises(ValueError, match="must be a tuple of different symbols"):
+            read_flare(write(tmp_path), alphabet=alphabet)  # type: ignore[arg-type]
+
+
+def test_a_byte_order_mark_and_line_ends_of_windows_are_no_symbols(tmp_path: Path) -> None:
+    expected = read_flare(write(tmp_path)).strings
+    for name in ("main.tok", "labels.txt", "next-symbols.jsonl"):
+        text = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"))
+    assert read_flare(tmp_path).strings == expected
