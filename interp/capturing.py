@@ -57,7 +57,7 @@ class Capture(Generic[T]):
 
 
 @contextmanager
-def evaluating(model: HookedModel) -> Iterator[None]:
+def evaluating(model: HookedModel | nn.Module) -> Iterator[None]:
     """Hold the model in eval mode without gradients; restore each module's own mode afterwards.
 
     Gradients are off through ``torch.no_grad``, not ``torch.inference_mode``: a model that fills a

@@ -24,7 +24,9 @@ Progress = Callable[[int, int, int], None]
 LOGITS = "logits"
 """What the ``site`` column says for quantities of the model's output."""
 
-_LABELS = ("study", "checkpoint", "task", "seed")
+LABELS = ("study", "checkpoint", "task", "seed")
+"""Columns that the caller fills in."""
+
 _N_VERIFIED = 4
 
 
@@ -171,14 +173,14 @@ def sweep_lengths(
     Raises:
         ValueError: As :func:`sweep`.
     """
-    asked = _check_lengths(lengths)
+    asked = check_lengths(lengths)
     for name, number in (("batch", batch), ("n_batches", n_batches)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise ValueError(f"{name} must be a whole number, 1 or more; got {number!r}")
     given = dict(labels or {})
-    strange = [key for key in given if key not in _LABELS]
+    strange = [key for key in given if key not in LABELS]
     if strange:
-        raise ValueError(f"labels may be {', '.join(_LABELS)}; got {', '.join(map(repr, strange))}")
+        raise ValueError(f"labels may be {', '.join(LABELS)}; got {', '.join(map(repr, strange))}")
     explicit = measures is not None
     wanted = (
         [get_measure(name) for name in dict.fromkeys(measures)]
@@ -188,7 +190,7 @@ def sweep_lengths(
     if not wanted:
         raise ValueError("measures must name at least one quantity, or be None for all")
     for length in asked:
-        _check_positions(model, draw(sample, seed, length, 1), length)
+        check_positions(model, draw(sample, seed, length, 1), length)
     sites = _needed_sites(model, wanted)
     failed: list[Site] = []
     if verify:
@@ -244,7 +246,12 @@ def _needed_sites(model: HookedModel, measures: Sequence[Measure]) -> list[Site]
     ]
 
 
-def _check_lengths(lengths: Iterable[int]) -> tuple[int, ...]:
+def check_lengths(lengths: Iterable[int]) -> tuple[int, ...]:
+    """The lengths, as a tuple of whole numbers.
+
+    Raises:
+        ValueError: If there is none, one is less than 1 or no whole number, or two are the same.
+    """
     asked = tuple(lengths)
     if not asked:
         raise ValueError("lengths must hold at least one length")
@@ -256,8 +263,12 @@ def _check_lengths(lengths: Iterable[int]) -> tuple[int, ...]:
     return tuple(int(length) for length in asked)
 
 
-def _check_positions(model: HookedModel, drawn: Drawn, length: int) -> None:
-    """Refuse an input longer than the positions that the model has learned."""
+def check_positions(model: Any, drawn: Drawn, length: int) -> None:
+    """Refuse an input longer than the positions that the model has learned.
+
+    Raises:
+        ValueError: If it is, by what ``model.cfg`` says.
+    """
     cfg = getattr(model, "cfg", None)
     learned = getattr(cfg, "positional_embedding_type", None) in ("standard", "shortformer")
     n_ctx = getattr(cfg, "n_ctx", None)

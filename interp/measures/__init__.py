@@ -37,6 +37,7 @@ from .limits import jacobian_entry, jacobian_norm, selection_distance, separable
 from .measure import ARRAYS, UNITS, Measure
 from .norms import contribution_norm, norm_scale, output_variance, residual_norm
 from .rescaling import rescale_gain
+from .sequences import all_legal_rate, legal_set_rate, mean_over_positions
 
 _ROW = ("weights", "visible")
 _SPLIT = ("weights", "relevant", "visible")
@@ -206,6 +207,7 @@ __all__ = [
     "MEASURES",
     "UNITS",
     "Measure",
+    "all_legal_rate",
     "angular_speed",
     "cluster_count",
     "cluster_labels",
@@ -226,8 +228,10 @@ __all__ = [
     "jacobian_norm",
     "key_count",
     "kl_divergence",
+    "legal_set_rate",
     "max_weight",
     "mean_cosine",
+    "mean_over_positions",
     "mean_square_cosine",
     "min_displacement",
     "norm_growth",
