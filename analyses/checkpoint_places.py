@@ -98,7 +98,7 @@ def _has_whole_weights(folder: Path, files: list[str]) -> bool:
     shards = [match for name in weights if (match := _SHARD.search(name))]
     if not shards:
         # Of ours the averaged weights alone (`model.ema-0.99.safetensors`) are not enough.
-        return not all(re.match(r"model\.ema-", name) for name in weights)
+        return not all(re.match(r"model\.(ema-|bema-|uniform)", name) for name in weights)
     if len({int(shard[1]) for shard in shards}) < max(int(shard[2]) for shard in shards):
         return False
     try:

@@ -70,6 +70,11 @@ class Attention(nn.Module):
         pattern[i]   = weights over visible j of scores[i]   (softmax, or see the normalizer)
         z[i]         = sum_j pattern[i, j] v_j,     output = sum over heads of z W_O
 
+    In training, with ``p = cfg.attn_dropout``, each weight is set to zero with probability ``p``
+    and divided by ``1 - p`` otherwise, after the normalizer (so for differential attention after
+    the difference). HookedTransformer has no dropout; ``hook_pattern`` shows and edits the weights
+    before it.
+
     Hook points beyond HookedTransformer's: ``hook_raw_scores`` (unmasked) where the normalizer is
     not plain softmax, and ``hook_score_factor`` ``[batch, head, query, 1]`` where it has an inverse
     temperature.
@@ -80,6 +85,8 @@ class Attention(nn.Module):
         fused: Whether the fused kernel may be used when nobody listens (default). Off, scores are
             always materialised: for short inputs under ``torch.func.vmap``, which the fused CPU
             kernel has no rule for.
+        kept: Set by who draws the dropout: factors on the pattern, ``[batch, head, query, key]``,
+            zero or ``1 / (1 - p)``. ``None`` (default): drawn here, in training mode only.
         watcher: Shown the inputs of every call, see :data:`Watcher`; ``None`` for nobody.
         b_Q, b_K, b_V: ``[head, d_head]``, and b_O ``[d_model]``; ``None`` without ``cfg.biases``.
     """
@@ -90,6 +97,9 @@ class Attention(nn.Module):
         self.cfg = cfg
         self.layer = layer
         self.fused = True
+        # A buffer, so that functional_call can give each seed of a vmap its own.
+        self.kept: Tensor | None
+        self.register_buffer("kept", None, persistent=False)
         self.watcher: Watcher | None = None
         self.normalizer = NORMALIZERS[cfg.normalizer]
         heads, width, d_head = cfg.n_heads, cfg.d_model, cfg.head_width
@@ -152,7 +162,7 @@ class Attention(nn.Module):
         given = None if self.watcher is None else self.watcher(self, inputs)
         if given is not None and not observed:
             return given
-        if self.fused and not observed and self.normalizer.fused:
+        if self.fused and not observed and self.normalizer.fused and not self._drops():
             return self._attend_fused(inputs)
         if observed or torch.is_grad_enabled():
             return self._attend_rows(inputs, 0, inputs.query.shape[1])
@@ -200,6 +210,9 @@ class Attention(nn.Module):
             factors.append(adaptive_inverse_temperature(self.masked(raw, start)))
         return torch.cat(factors, dim=2)
 
+    def _drops(self) -> bool:
+        return self.kept is not None or (self.training and self.cfg.attn_dropout > 0)
+
     def _row_points(self) -> list[HookPoint]:
         points = [self.hook_attn_scores, self.hook_pattern]
         if self.cfg.normalizer != "softmax":
@@ -235,8 +248,13 @@ class Attention(nn.Module):
         return scores
 
     def _attend_rows(self, inputs: AttentionInputs, start: int, stop: int) -> Tensor:
+        weights = self.pattern(inputs, start, stop)
+        if self.kept is not None:
+            weights = weights * self.kept[..., start:stop, :]
+        elif self._drops():
+            weights = F.dropout(weights, self.cfg.attn_dropout)
         return einsum(
-            self.pattern(inputs, start, stop),
+            weights,
             inputs.value,
             "batch head query key, batch key head d_head -> batch query head d_head",
         )

@@ -4,7 +4,7 @@
 
     config.json                  schema version, model, task, training, seed
     model.safetensors            raw weights
-    model.ema-0.99.safetensors   averaged weights, one file for each decay (optional)
+    model.ema-0.99.safetensors   averaged weights, one file for each average (optional)
 """
 
 import hashlib
@@ -42,7 +42,8 @@ class Checkpoint:
 
     Attributes:
         config: The model's configuration.
-        weights: State dicts by kind: ``"raw"``, and ``"ema-<decay>"`` for each average kept.
+        weights: State dicts by kind: ``"raw"``, and one for each average kept, named as in
+            :mod:`resharpen.models.training.averaging`.
         task: Name and parameters of the task it was made for, or ``None``.
         training: The recipe, or ``None`` for a model that was not trained.
         constructed: Parameters of the closed-form construction, or ``None``.

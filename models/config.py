@@ -96,6 +96,8 @@ class TransformerConfig:
         qk_gain: That gain, or where it starts.
         sigma_reparam: Whether every attention and MLP weight is divided by its largest singular
             value and given a learned gain (σReparam, Zhai et al., arXiv 2303.06296).
+        attn_dropout: Probability with which each attention weight is set to zero in training, the
+            others being divided by `1 - attn_dropout`. Evaluation never drops.
     """
 
     d_vocab: int
@@ -125,6 +127,7 @@ class TransformerConfig:
     qk_norm: QKNorm = "none"
     qk_gain: float = 10.0
     sigma_reparam: bool = False
+    attn_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         """Resolve the defaults that depend on other fields, then check every field."""
@@ -159,6 +162,10 @@ class TransformerConfig:
         if not 1 < self.entmax_alpha <= 2:
             raise ValueError(
                 f"entmax_alpha must be more than 1 (softmax) and at most 2; got {self.entmax_alpha}"
+            )
+        if not 0 <= self.attn_dropout < 1:
+            raise ValueError(
+                f"attn_dropout must be zero or more and less than 1; got {self.attn_dropout}"
             )
         self._check_combinations()
         if self.d_mlp is not None:

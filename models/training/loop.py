@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.optim import AdamW
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from tqdm.auto import tqdm
 
 from ..checkpoint import Checkpoint
@@ -17,7 +16,9 @@ from ..ngpt import normalise_weights
 from ..normalizers import NORMALIZERS
 from ..placements import PLACEMENTS
 from ..tasks import Task, seeded_generator
+from .averaging import Averages
 from .config import TrainingConfig
+from .dropout import attention_dropout
 from .stack import StackedTransformer
 from .state import STATE_FILE, load_state, save_state
 
@@ -39,8 +40,9 @@ def train(
     """Train one model a seed, all seeds at once, and return one checkpoint a seed.
 
     Minimises the mean over positions of the cross entropy to the sampled next token, or to the
-    exact next-token distribution. Batches depend on the seed and the step alone, so a run that was
-    killed and resumes from ``folder`` ends with the same weights, bit for bit on one machine.
+    exact next-token distribution. Batches and dropout depend on the seed and the step alone, so a
+    run that was killed and resumes from ``folder`` ends with the same weights, bit for bit on one
+    machine.
 
     Args:
         cfg: Model to train; its vocabulary must be the task's.
@@ -66,10 +68,8 @@ def train(
         weight_decay=training.weight_decay,
         fused=True,
     )
-    averages = {
-        decay: AveragedModel(stack, multi_avg_fn=get_ema_multi_avg_fn(decay))
-        for decay in training.ema_decays
-    }
+    on_sphere = PLACEMENTS[cfg.norm_placement].unit
+    averages = Averages(training, stack, on_sphere=on_sphere)
     identity = {
         "model": cfg.to_dict(),
         "task": task.to_dict(),
@@ -80,7 +80,8 @@ def train(
     restored = None
     if place is not None:
         restored = load_state(place, identity, stack, optimizer, averages)
-    on_sphere = PLACEMENTS[cfg.norm_placement].unit
+    if restored is None:
+        averages.update(stack, 0)
     start, losses = restored or (0, torch.empty(0, len(seeds)))
     history = list(losses)
     bar = tqdm(
@@ -106,21 +107,14 @@ def train(
         optimizer.step()
         if on_sphere:
             normalise_weights(zip(stack.names, stack.weights, strict=True))
-        for average in averages.values():
-            average.update_parameters(stack)
+        averages.update(stack, step + 1)
         history.append(loss.detach())
         if on_step is not None:
             on_step(step + 1, loss.detach())
     return [
         Checkpoint(
             config=cfg,
-            weights={
-                "raw": stack.state_of(index),
-                **{
-                    f"ema-{decay}": average.module.state_of(index)  # type: ignore[operator]
-                    for decay, average in averages.items()
-                },
-            },
+            weights={"raw": stack.state_of(index), **averages.weights_of(stack, index)},
             task=task.to_dict(),
             training=training.to_dict(),
             seed=seed,
@@ -152,7 +146,12 @@ def _seed_losses(
         task.sample(seeded_generator(seed, step), training.batch_size, training.length)
         for seed in seeds
     ]
-    logits = stack(torch.stack([batch.tokens for batch in batches]))
+    tokens = torch.stack([batch.tokens for batch in batches])
+    kept = None
+    if stack.cfg.attn_dropout:
+        drawn = [attention_dropout(stack.cfg, seed, step, *tokens.shape[1:]) for seed in seeds]
+        kept = torch.stack(drawn)
+    logits = stack(tokens, kept)
     if training.targets == "sampled":
         wanted = torch.stack([batch.next_tokens for batch in batches]).flatten()
     else:

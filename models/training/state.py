@@ -10,9 +10,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import AdamW
-from torch.optim.swa_utils import AveragedModel
 
 from ..checkpoint import CheckpointError
+from ..config import TransformerConfig
+from .averaging import Averages
+from .config import TrainingConfig
 from .stack import StackedTransformer
 
 STATE_FILE = "training_state.safetensors"
@@ -25,7 +27,7 @@ def save_state(
     losses: Tensor,
     stack: StackedTransformer,
     optimizer: AdamW,
-    averages: dict[float, AveragedModel],
+    averages: Averages,
 ) -> None:
     """Write everything the next step depends on.
 
@@ -36,16 +38,15 @@ def save_state(
         losses: Loss of each step and seed so far, ``[step, seed]``.
         stack: The models.
         optimizer: Their optimiser.
-        averages: Averaged models by decay.
+        averages: Averages of their weights.
     """
     tensors: dict[str, Tensor] = {"losses": losses}
     for index, weight in enumerate(stack.weights):
         tensors[f"weight.{index}"] = weight.detach()
         for name, value in optimizer.state[weight].items():
             tensors[f"optimizer.{index}.{name}"] = value
-    for decay, average in averages.items():
-        for name, value in average.state_dict().items():
-            tensors[f"average.{decay}.{name}"] = value
+    for name, value in averages.state().items():
+        tensors[f"average.{name}"] = value
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / (STATE_FILE + ".partial")
     metadata = {"step": str(step), "identity": json.dumps(identity, sort_keys=True)}
@@ -58,7 +59,7 @@ def load_state(
     identity: dict[str, Any],
     stack: StackedTransformer,
     optimizer: AdamW,
-    averages: dict[float, AveragedModel],
+    averages: Averages,
 ) -> tuple[int, Tensor] | None:
     """Restore a saved run in place and return ``(steps done, losses)``; ``None`` if there is none.
 
@@ -76,7 +77,7 @@ def load_state(
         raise CheckpointError(
             f"{path} is not a readable training state ({error}): delete it to start afresh"
         ) from error
-    if metadata.get("identity") != json.dumps(identity, sort_keys=True):
+    if not _same_run(metadata.get("identity"), identity):
         raise CheckpointError(
             f"{path} belongs to a different run (other configuration, task or seeds): choose "
             "another folder, or delete it to start afresh"
@@ -90,13 +91,23 @@ def load_state(
                 for name, value in tensors.items()
                 if name.startswith(prefix)
             }
-    for decay, average in averages.items():
-        prefix = f"average.{decay}."
-        average.load_state_dict(
-            {
-                name.removeprefix(prefix): value
-                for name, value in tensors.items()
-                if name.startswith(prefix)
-            }
-        )
+    prefix = "average."
+    averages.load(
+        {
+            name.removeprefix(prefix): value
+            for name, value in tensors.items()
+            if name.startswith(prefix)
+        }
+    )
     return int(metadata["step"]), tensors["losses"]
+
+
+def _same_run(kept: str | None, identity: dict[str, Any]) -> bool:
+    """Whether a state is this run's; fields that its version did not have yet are the defaults."""
+    try:
+        run = json.loads(kept or "")
+        run["model"] = TransformerConfig.from_dict(run["model"]).to_dict()
+        run["training"] = TrainingConfig.from_dict(run["training"]).to_dict()
+    except (ValueError, TypeError, KeyError):
+        return False
+    return json.dumps(run, sort_keys=True) == json.dumps(identity, sort_keys=True)

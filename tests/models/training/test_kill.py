@@ -17,19 +17,29 @@ CODE = """
 import sys, torch
 torch.set_num_threads(1)
 from resharpen.models import SetComplement, TrainingConfig, TransformerConfig, train
-cfg = TransformerConfig(d_vocab=12, d_model=16, norm_placement="res_post")
-recipe = TrainingConfig(length=4, n_steps=100000, batch_size=8, save_every=7, schedule="constant")
+cfg = TransformerConfig(d_vocab=12, d_model=16, norm_placement="res_post", attn_dropout=0.1)
+recipe = TrainingConfig(
+    length=4, n_steps=100000, batch_size=8, save_every=7, schedule="constant",
+    bema=((0.5, 0.2),), uniform_average=True, burn_in=3,
+)
 train(cfg, SetComplement(12), recipe, [0, 1], folder=sys.argv[1])
 """
 
 
 @pytest.mark.slow
 def test_sigkill_at_any_moment_loses_nothing(tmp_path: Path) -> None:
-    cfg = TransformerConfig(d_vocab=12, d_model=16, norm_placement="res_post")
+    cfg = TransformerConfig(d_vocab=12, d_model=16, norm_placement="res_post", attn_dropout=0.1)
 
     def run_to(n_steps: int):
         recipe = TrainingConfig(
-            length=4, n_steps=n_steps, batch_size=8, save_every=7, schedule="constant"
+            length=4,
+            n_steps=n_steps,
+            batch_size=8,
+            save_every=7,
+            schedule="constant",
+            bema=((0.5, 0.2),),
+            uniform_average=True,
+            burn_in=3,
         )
         return train(cfg, SetComplement(12), recipe, [0, 1])
 
@@ -54,3 +64,11 @@ def test_sigkill_at_any_moment_loses_nothing(tmp_path: Path) -> None:
         for index, checkpoint in enumerate(whole):
             for number, name in enumerate(checkpoint.weights["raw"]):
                 assert torch.equal(kept[f"weight.{number}"][index], checkpoint.weights["raw"][name])
+                for average, key in (("ema-0.99", "0.99"), ("uniform", "uniform")):
+                    held = kept[f"average.{key}.module.weights.{number}"][index]
+                    assert torch.equal(held, checkpoint.weights[average][name])
+                # BEMA is read out of three tensors: E_T, the weights and the origin.
+                bema, alpha = "average.bema-0.5-0.2", (10 + done) ** -0.2
+                moved = kept[f"weight.{number}"] - kept[f"{bema}.origin_{number}"]
+                held = kept[f"{bema}.module.weights.{number}"] + alpha * moved
+                torch.testing.assert_close(held[index], checkpoint.weights["bema-0.5-0.2"][name])

@@ -22,7 +22,14 @@ from resharpen.models.training.state import STATE_FILE
 TASK = SetComplement(8)
 CFG = TransformerConfig(d_vocab=8, d_model=16, norm_placement="post")
 SHORT = TrainingConfig(
-    length=3, n_steps=12, batch_size=8, ema_decays=(0.5, 0.9), save_every=4, warmup_steps=3
+    length=3,
+    n_steps=12,
+    batch_size=8,
+    ema_decays=(0.5, 0.9),
+    bema=((0.5, 0.2), (1.0, 0.0)),
+    uniform_average=True,
+    save_every=4,
+    warmup_steps=3,
 )
 
 
@@ -110,6 +117,25 @@ def test_a_killed_run_resumes_to_the_same_weights(killed_at: int, tmp_path: Path
     assert not tmp_path.exists()
 
 
+@pytest.mark.parametrize("change", [{}, {"attn_dropout": 0.3}, {"sigma_reparam": True}])
+def test_a_seed_alone_trains_and_resumes_as_in_company(change: dict, tmp_path: Path) -> None:
+    """A single seed runs as the plain model, several under ``vmap``."""
+    cfg = TransformerConfig.from_dict({**CFG.to_dict(), **change})
+    (alone,) = train(cfg, TASK, SHORT, seeds=[1])
+    _, together = train(cfg, TASK, SHORT, seeds=[0, 1])
+    for kind, state in together.weights.items():
+        for name, weight in state.items():
+            torch.testing.assert_close(alone.weights[kind][name], weight, atol=1e-4, rtol=1e-3)
+
+    def kill(done: int, losses: torch.Tensor) -> None:
+        if done == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(cfg, TASK, SHORT, seeds=[1], folder=tmp_path, on_step=kill)
+    assert same_weights([alone], train(cfg, TASK, SHORT, seeds=[1], folder=tmp_path))
+
+
 def test_a_state_of_another_run_is_refused(tmp_path: Path) -> None:
     train(CFG, TASK, SHORT, seeds=[0], folder=tmp_path)
     with pytest.raises(CheckpointError, match="belongs to a different run"):
@@ -188,6 +214,15 @@ def test_schedules(schedule: str, rates: list[float]) -> None:
         ({"targets": "soft"}, "targets must be one of sampled, exact"),
         ({"ema_decays": (0.9, 0.9)}, "ema_decays must be distinct"),
         ({"ema_decays": (1.0,)}, r"each in \(0, 1\)"),
+        ({"bema": (0.5, 0.2)}, r"bema must be pairs of numbers \(kappa, eta\)"),
+        ({"bema": ((0.5, 0.2, 0.1),)}, r"bema must be pairs of numbers \(kappa, eta\)"),
+        ({"bema": ((0.0, 0.2),)}, r"kappa in \(0, 1\] and eta zero or more"),
+        ({"bema": ((0.5, -1.0),)}, r"kappa in \(0, 1\] and eta zero or more"),
+        ({"bema": ((0.5, math.inf),)}, r"kappa in \(0, 1\] and eta zero or more"),
+        ({"bema": ((0.5, 0.2), (0.5, 0.2))}, "bema must be distinct pairs"),
+        ({"burn_in": -1}, "burn_in must be a whole number, zero or more"),
+        ({"burn_in": 10, "n_steps": 10, "uniform_average": True}, "must be less than n_steps"),
+        ({"warmup_steps": 10, "n_steps": 10, "bema": ((0.5, 0.2),)}, "must be less than n_steps"),
         ({"warmup_steps": -1}, "warmup_steps must lie in 0..n_steps"),
         ({"betas": (0.9,)}, "betas must be two numbers"),
         ({"speed": 3}, "unknown training key 'speed'"),
