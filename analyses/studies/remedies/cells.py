@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from ....interp.sweeping import sweep
 from ....interp.tables import concatenate
 from ....models.sites import weight_rule
 from ....models.tasks import seeded_generator, task_from_dict
+from ...cached_rows import cached_rows
 from ...runs import cached_train, code_digest, run_key
 from .config import TASK_SETTINGS, Cell, RemediesConfig
 
@@ -62,8 +63,10 @@ def measure_cell(config: RemediesConfig, cell: Cell, cache: Path) -> tuple[pd.Da
     again.
     """
     place = cache / "remedies" / f"{cell_key(config, cell)}.parquet"
-    if place.exists():
-        return concatenate([pd.read_parquet(place)]), True
+    return cached_rows(place, partial(_measure, config, cell, cache))
+
+
+def _measure(config: RemediesConfig, cell: Cell, cache: Path) -> pd.DataFrame:
     task = _task(cell)
     cfg = cell.model(task.d_vocab, task.d_vocab_out)
     trained = cell.model(task.d_vocab, task.d_vocab_out, trained=True)
@@ -97,12 +100,7 @@ def measure_cell(config: RemediesConfig, cell: Cell, cache: Path) -> tuple[pd.Da
                     },
                 )
             )
-    frame = concatenate(frames)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = place.with_suffix(f".{os.getpid()}.tmp")
-    frame.to_parquet(unfinished)
-    os.replace(unfinished, place)
-    return frame, False
+    return concatenate(frames)
 
 
 def _task(cell: Cell) -> Any:
