@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..interp.sweeping import sweep
+from ..interp.output_errors import sequence_errors
 from ..models.adapters.tokenizers import load_tokenizer
 from ..models.checkpoint import (
     Checkpoint,
@@ -32,7 +32,7 @@ from .lengths import default_lengths
 from .many_audits import audit_many, watch
 from .report import render_report, render_text
 from .result import StudyResult
-from .rows import ERRORS
+from .rows import rows_where
 from .storage import check_destination
 from .what_if import parse_what_if
 from .wording import format_number
@@ -57,6 +57,8 @@ def run_train(command: Any, say: Say) -> int:
     config = TransformerConfig(
         d_vocab=task.d_vocab, d_vocab_out=task.d_vocab_out, **asdict(command.model)
     )
+    for length in (command.training.length, *command.lengths):
+        task.check_length(length)
     place = command.out.with_name(f".{command.out.name}.training")
     trained = train(config, task, command.training, command.seeds, folder=place, progress=True)
     several = len(trained) > 1
@@ -86,7 +88,9 @@ def _parameter(text: str) -> tuple[str, Any]:
 def evaluate(
     checkpoint: Checkpoint, task: Task, lengths: tuple[int, ...] | None = None
 ) -> pd.DataFrame:
-    """Errors over lengths of every set of weights that a checkpoint has.
+    """Errors over lengths of every set of weights that a checkpoint has, one row each.
+
+    At the last position and over all of them: see :mod:`resharpen.interp.output_errors`.
 
     Args:
         checkpoint: The model.
@@ -98,11 +102,11 @@ def evaluate(
     """
     frames = []
     for weights in checkpoint.weights:
-        frame = sweep(
+        frame = sequence_errors(
             checkpoint.model(weights),
             task.sample,
             lengths or default_lengths(task),
-            ERRORS,
+            n_sequences=256,
         )
         frames.append(frame.assign(weights=weights))
     columns = ["weights", "length", "quantity", "unit", "mean", "sem", "n_obs"]
@@ -268,15 +272,31 @@ def run_checkpoints(command: Any, say: Say) -> int:
     return 0
 
 
+_SHOWN = (
+    "total_variation",
+    "mean_total_variation",
+    "mean_illegal_mass",
+    "all_legal_rate",
+    "legal_set_rate",
+)
+"""Errors that are said; the others stand in the file."""
+
+_MAX_SHOWN = 8
+"""Lengths that are said where there are no more."""
+
+
 def _error_text(errors: pd.DataFrame) -> str:
     """A few lengths of the errors, as aligned text."""
     lengths = sorted(errors["length"].unique())
-    shown = [s for s in lengths if s in (1, 2, 4, 8, 16, 32, 64, lengths[-1])]
-    groups: Any = errors.groupby(["weights", "quantity"], sort=False)
-    lines = ["weights      error            " + "".join(f"{f'length {s}':>20}" for s in shown)]
+    few = len(lengths) <= _MAX_SHOWN
+    shown = [s for s in lengths if few or s in (1, 2, 4, 8, 16, 32, 64, lengths[-1])]
+    said = rows_where(errors, errors["quantity"].isin(_SHOWN))
+    groups: Any = said.groupby(["weights", "quantity"], sort=False)
+    title = f"{'weights':12} {'error':22}"
+    lines = [title + "".join(f"{f'length {s}':>20}" for s in shown)]
     for (weights, quantity), rows in groups:
         means = dict(zip(rows["length"].tolist(), rows["mean"].tolist(), strict=True))
         sems = dict(zip(rows["length"].tolist(), rows["sem"].tolist(), strict=True))
         cells = [f"{format_number(means[s])} ± {format_number(sems[s])}" for s in shown]
-        lines.append(f"{weights!s:12} {quantity!s:17}" + "".join(f"{cell:>20}" for cell in cells))
+        lines.append(f"{weights!s:12} {quantity!s:22}" + "".join(f"{cell:>20}" for cell in cells))
     return "\n".join(lines)

@@ -11,6 +11,7 @@ from .capturing import evaluating as evaluating
 from .drawing import Drawn as Drawn
 from .drawing import draw as draw
 from .drawing import length_generator as length_generator
+from .entropy_curves import EntropyCurve as EntropyCurve
 from .frozen import AloneScales as AloneScales
 from .frozen import alone_scales as alone_scales
 from .frozen import frozen_logits as frozen_logits
@@ -19,6 +20,7 @@ from .limit_rows import profile_limits as profile_limits
 from .measures import MEASURES as MEASURES
 from .measures import Measure as Measure
 from .measures import get_measure as get_measure
+from .output_errors import sequence_errors as sequence_errors
 from .profiling import Ladder as Ladder
 from .profiling import Profile as Profile
 from .profiling import profile as profile
@@ -42,6 +44,9 @@ from .tables import TABLE_COLUMNS as TABLE_COLUMNS
 from .tables import check_table as check_table
 from .tables import concatenate as concatenate
 from .tables import table as table
+from .token_paths import TokenPaths as TokenPaths
+from .token_paths import follow_tokens as follow_tokens
+from .token_paths import project_paths as project_paths
 from .verify import TapStatus as TapStatus
 from .verify import check_tap as check_tap
 from .verify import tap_status as tap_status
