@@ -1,0 +1,280 @@
+"""The monitor: every so many steps, how far does each head of the model in training disperse?
+
+At a measured step a fixed probe (the same sequences every time, so that what changes is the model)
+is run once without gradients, and of every head is kept
+
+========================  =====  =================================================================
+``entropy``               nats   of the rows that see the most keys, mean over sequences
+``normalised_entropy``    ratio  the same over ``log n``: 1 is fully dispersed
+``effective_support``     1      ``1 / sum a^2`` of the same rows
+``dispersion_slope``      nats   ``dH / d log n`` fitted over all rows: 1 is a head that spreads
+                                 over whatever it is given, 0 one that holds its support
+========================  =====  =================================================================
+
+(theory section 0). The model is left as it was: mode, gradients, hooks, attention implementation
+and the global random state.
+"""
+
+import math
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from ...interp.drawing import length_generator
+from ...interp.entropy_curves import EntropyCurve, entropy_curves
+from ...models.adapters import Adapter, adapt
+from ...models.probes import Probe
+from ..adapted import make_probe
+from ..figures.trend import plot_trend
+from ..fits import fit_slope
+from ..trend import TREND_COLUMNS
+from .log_targets import find_log
+
+__all__ = ["HISTORY_COLUMNS", "DispersionMonitor"]
+
+HISTORY_COLUMNS = ("step", "layer", "head", "site", "n_key", "quantity", "unit", "value")
+"""Columns of :attr:`DispersionMonitor.history`: one row a step, head and quantity."""
+
+_UNITS = {
+    "entropy": "nats",
+    "normalised_entropy": "ratio",
+    "effective_support": "1",
+    "dispersion_slope": "nats",
+}
+_LONGEST = 128
+_SHORTEST = 8
+
+
+class DispersionMonitor:
+    """Records the dispersion of a model in training.
+
+    ::
+
+        monitor = DispersionMonitor(model, every=500)
+        for batch in loader:
+            ...
+            optimizer.step()
+            monitor.step()
+        monitor.plot()
+
+    A measurement that fails warns and is left out: it never ends a training run.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        every: int = 500,
+        probe: str | Probe = "random",
+        lengths: Iterable[int] | None = None,
+        n_sequences: int = 4,
+        seed: int = 0,
+        log: Any = None,
+    ) -> None:
+        """Adapt the model; nothing is measured yet.
+
+        Args:
+            model: what :func:`resharpen.models.adapters.adapt` takes; a model wrapped by
+                ``torch.compile`` or data parallelism is looked into.
+            every: steps between two measurements.
+            probe: name of a probe (:data:`resharpen.models.probes.PROBES`, but for ``text`` and
+                ``task``, which are given as objects), or one of your own.
+            lengths: numbers of tokens; by default 128, or the most that the model takes, whose
+                rows see every smaller number of keys too; where attention is not causal, 8 to
+                that, doubling.
+            n_sequences: sequences of a measurement.
+            seed: of the sequences.
+            log: a TensorBoard ``SummaryWriter``, a Weights & Biases run, a function
+                ``log(step, numbers)``, or a list of these.
+
+        Raises:
+            ValueError: if the model cannot be captured exactly, the probe is unknown, or a number
+                is out of range.
+            TypeError: if ``log`` is nothing that can be logged to.
+        """
+        for name, number in (("every", every), ("n_sequences", n_sequences)):
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+                raise ValueError(f"{name} must be a whole number, 1 or more; got {number!r}")
+        targets = log if isinstance(log, Sequence) else [] if log is None else [log]
+        self._logs = [find_log(target) for target in targets]
+        self._adapter: Adapter = adapt(_unwrapped(model))
+        self._probe: Any = (
+            make_probe(probe, self._adapter, None, None) if isinstance(probe, str) else probe
+        )
+        self._lengths = tuple(lengths) if lengths is not None else _lengths(self._adapter)
+        self._n_sequences, self._seed = n_sequences, seed
+        self.every = every
+        self.seconds = 0.0
+        self._done = 0
+        self._rows: list[tuple[Any, ...]] = []
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The steps that were measured, in order."""
+        return tuple(dict.fromkeys(row[0] for row in self._rows))
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """Everything that was measured: one row a step, head and quantity."""
+        frame = pd.DataFrame(self._rows, columns=list(HISTORY_COLUMNS))
+        return frame.astype(
+            {
+                **dict.fromkeys(("step", "layer", "head", "n_key"), "int64"),
+                **dict.fromkeys(("site", "quantity", "unit"), "string"),
+                "value": "float64",
+            }
+        )
+
+    def step(self, step: int | None = None) -> bool:
+        """Tell the monitor that a step is done; measures at every ``every``-th.
+
+        Args:
+            step: number of steps done; counted here if not given.
+
+        Returns:
+            Whether this step was measured.
+        """
+        self._done = self._done + 1 if step is None else step
+        if self._done % self.every:
+            return False
+        return self.measure(self._done)
+
+    def measure(self, step: int) -> bool:
+        """Measure now, and call it this step; a step that was measured before is replaced.
+
+        Returns:
+            Whether it could be measured.
+        """
+        begun = time.perf_counter()
+        try:
+            rows = self._measured(step)
+        except Exception as error:
+            warnings.warn(
+                f"dispersion was not measured at step {step}: {type(error).__name__}: {error}",
+                stacklevel=2,
+            )
+            return False
+        finally:
+            self.seconds += time.perf_counter() - begun
+        self._rows = [row for row in self._rows if row[0] != step] + rows
+        numbers = _numbers(rows)
+        for log in self._logs:
+            log(step, numbers)
+        return True
+
+    def trend(self) -> pd.DataFrame:
+        """Dispersion slopes by layer over the steps, as `resharpen.analyses.trend` has them."""
+        slopes: dict[int, dict[str, list[float]]] = {step: {} for step in self.steps}
+        longest: dict[int, int] = {}
+        for step, layer, _, _, n_key, quantity, _, value in self._rows:
+            if quantity == "dispersion_slope":
+                longest[step] = max(n_key, longest.get(step, 0))
+                for place in ("model", f"layer {layer}"):
+                    slopes[step].setdefault(place, []).append(value)
+        rows = [
+            {
+                "checkpoint": f"step {step}",
+                "order": order,
+                "step": step,
+                "place": place,
+                "quantity": "dispersion_slope",
+                "label": "",
+                "length": longest[step],
+                "unit": "nats",
+                "value": float(np.mean(values)),
+                "low": min(values),
+                "high": max(values),
+                "count": len(values),
+            }
+            for order, (step, places) in enumerate(slopes.items())
+            for place, values in places.items()
+        ]
+        return pd.DataFrame(rows, columns=list(TREND_COLUMNS))
+
+    def plot(self) -> Any:
+        """The dispersion slope of each layer over the steps, as a plotly figure.
+
+        Raises:
+            ValueError: if nothing was measured yet.
+        """
+        return plot_trend(self.trend(), title="Dispersion while training")
+
+    def __repr__(self) -> str:
+        """What is watched, how often, and what there is so far."""
+        facts = self._adapter.description
+        return (
+            f"DispersionMonitor({facts.architecture}, {facts.n_layers} layers x {facts.n_heads} "
+            f"heads; every {self.every} steps; {len(self.steps)} measured in {self.seconds:.2g} s)"
+        )
+
+    def _measured(self, step: int) -> list[tuple[Any, ...]]:
+        random_state = torch.get_rng_state()
+        try:
+            with torch.no_grad():
+                curves = entropy_curves(self._adapter, self._batches())
+        finally:
+            torch.set_rng_state(random_state)
+        return [row for curve in curves for row in _head_rows(step, curve)]
+
+    def _batches(self) -> Iterator[Tensor]:
+        for length in self._lengths:
+            drawn = self._probe.sample(
+                length_generator(self._seed, length), self._n_sequences, length
+            )
+            yield drawn.tokens
+
+
+def _head_rows(step: int, curve: EntropyCurve) -> list[tuple[Any, ...]]:
+    """What is kept of one head at one step; a number that is not known is left out."""
+    if not curve.n_key.size:
+        return []
+    n_key = int(curve.n_key[-1])
+    values = {
+        "entropy": float(curve.entropy[-1]),
+        "normalised_entropy": float(curve.entropy[-1]) / math.log(n_key),
+        "effective_support": float(curve.effective_support[-1]),
+        "dispersion_slope": fit_slope(curve.n_key, curve.entropy).value,
+    }
+    place = (step, curve.layer, curve.head, curve.site, n_key)
+    return [
+        (*place, quantity, _UNITS[quantity], value)
+        for quantity, value in values.items()
+        if math.isfinite(value)
+    ]
+
+
+def _numbers(rows: Iterable[tuple[Any, ...]]) -> dict[str, float]:
+    """What is logged of a step: each quantity's mean over the heads of a layer, and over all."""
+    found: dict[str, list[float]] = {}
+    for _, layer, _, _, _, quantity, _, value in rows:
+        for place in (f"layer {layer}", "model"):
+            found.setdefault(f"dispersion/{place}/{quantity}", []).append(value)
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def _lengths(adapter: Adapter) -> tuple[int, ...]:
+    """The longest alone where its rows see every smaller number of keys; else 8 and doubling."""
+    limit = adapter.max_length
+    longest = _LONGEST if limit is None else min(limit, _LONGEST)
+    if adapter.description.causal is not False:
+        return (longest,)
+    lengths = [_SHORTEST * 2**power for power in range(5) if _SHORTEST * 2**power <= longest]
+    return tuple(lengths) or (longest,)
+
+
+def _unwrapped(model: Any) -> Any:
+    """The model inside ``torch.compile`` and data parallelism."""
+    while isinstance(model, nn.Module):
+        inner = getattr(model, "_orig_mod", None)
+        if inner is None and type(model).__name__ in ("DataParallel", "DistributedDataParallel"):
+            inner = model.module
+        if inner is None:
+            return model
+        model = inner
+    return model
