@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 COMPAT ?= .venv-compat
 OUT    ?= results/set-complement
+# Processes that share the tests.
+JOBS   ?= 2
 
 BIN     := $(VENV)/bin
 # The strict editable install links each file, so it is made anew when a file comes or goes.
@@ -16,10 +18,10 @@ demo: $(READY)
 	$(BIN)/resharpen study set-complement --preset quick --out $(OUT)
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-fast: $(READY)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
 
 check: $(READY)
 	$(BIN)/ruff format --check .
