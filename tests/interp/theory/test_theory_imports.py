@@ -11,7 +11,7 @@ import resharpen.interp.theory as theory
 
 FOLDER = Path(theory.__file__).parent
 FILES = sorted(FOLDER.glob("*.py"))
-ALLOWED = {"numpy", *sys.stdlib_module_names}
+ALLOWED = {"numpy", "lazy_loader", *sys.stdlib_module_names}
 
 LOAD_ALONE = """
 import importlib.util, sys
