@@ -1,6 +1,8 @@
 """Across seeds: independent runs of one configuration, averaged place by place."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -11,7 +13,7 @@ from ..interp.tables import check_table
 from .fits import student_t_quantile
 from .rows import rows_where
 
-__all__ = ["SEED_COLUMNS", "mean_over_seeds", "summarise_seeds"]
+__all__ = ["SEED_COLUMNS", "Interval", "mean_over_seeds", "summarise_seeds"]
 
 SEED_COLUMNS = (
     "study",
@@ -50,6 +52,23 @@ def mean_over_seeds(values: NDArray[np.float64]) -> tuple[float, float, float]:
         return float(values.mean()), math.nan, math.nan
     sem = float(values.std(ddof=1) / math.sqrt(values.size))
     return float(values.mean()), sem, student_t_quantile(values.size - 1) * sem
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over seeds with its 95 % t-interval; low and high are NaN for one seed."""
+
+    mean: float
+    low: float
+    high: float
+    n_seeds: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Interval":
+        """Summarise one value a seed; seeds without a value (NaN) are left out."""
+        known = np.array([value for value in values if value == value], dtype=np.float64)
+        mean, _, half = mean_over_seeds(known)
+        return cls(mean, mean - half, mean + half, len(known))
 
 
 def summarise_seeds(frame: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 
 from ..interp.output_errors import sequence_errors
 from ..interp.tables import concatenate
@@ -24,6 +23,7 @@ from ..models.training import TrainingConfig
 from .cached_rows import cached_rows
 from .runs import cached_train, code_digest, default_cache, run_key
 from .side_by_side import Backend, TaskFailure, run_side_by_side
+from .threads import one_thread
 
 __all__ = ["Trial", "TrialRuns", "run_trial", "run_trials"]
 
@@ -160,14 +160,9 @@ def run_trials(
     return TrialRuns({name: frames[name] for name in names if name in frames}, failures)
 
 
+@one_thread()
 def _in_worker(trial: Trial, cache: Path) -> tuple[pd.DataFrame, bool]:
-    """Run one trial on one thread: the models are too small for more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return run_trial(trial, cache)
-    finally:
-        torch.set_num_threads(before)
+    return run_trial(trial, cache)
 
 
 def _evaluate(trial: Trial, cache: Path) -> pd.DataFrame:

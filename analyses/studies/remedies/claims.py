@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ...seeds import Interval
 from ...wording import format_interval
 from .config import RemediesConfig
-from .mapping import Interval, MapCell
+from .mapping import MapCell
 
 Standing = Literal["holds", "does not hold", "undecided"]
 

@@ -11,7 +11,7 @@ import pandas as pd
 from ....models.tasks import TASKS
 from ...fits import fit_slope
 from ...rows import distinct, over, pick, rows_where
-from ...seeds import mean_over_seeds
+from ...seeds import Interval
 from .config import TASK_SETTINGS, Cell, RemediesConfig
 from .predictions import Prediction, predict_cell
 
@@ -19,23 +19,6 @@ Outcome = Literal["cures", "shifts", "no help", "hurts", "not needed", "not lear
 
 SHIFT = 1.25
 """How much later the error must come than under softmax without norms to count as a shift."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean over seeds with its 95 % t-interval; low and high are NaN for one seed."""
-
-    mean: float
-    low: float
-    high: float
-    n_seeds: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Interval":
-        """Summarise one value a seed; seeds without a value (NaN) are left out."""
-        known = np.array([value for value in values if value == value], dtype=np.float64)
-        mean, _, half = mean_over_seeds(known)
-        return cls(mean, mean - half, mean + half, len(known))
 
 
 @dataclass(frozen=True)

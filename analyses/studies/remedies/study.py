@@ -17,6 +17,7 @@ from ...provenance import provenance
 from ...result import StudyResult
 from ...runs import default_cache
 from ...side_by_side import Backend, TaskFailure, run_side_by_side
+from ...threads import one_thread
 from .cells import measure_cell
 from .claims import Claim, test_claims
 from .config import Cell, RemediesConfig
@@ -106,16 +107,9 @@ def run(
     return _conclude(config, measured, left_out, asked)
 
 
+@one_thread()
 def _in_worker(config: RemediesConfig, cell: Cell, cache: Path) -> tuple[pd.DataFrame, bool]:
-    """Run one cell on one thread: the models are too small for more."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return measure_cell(config, cell, cache)
-    finally:
-        torch.set_num_threads(before)
+    return measure_cell(config, cell, cache)
 
 
 def _conclude(
