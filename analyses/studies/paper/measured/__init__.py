@@ -1,0 +1,1 @@
+"""Set-complement models, trained, dissected and intervened on: what the claims read."""
