@@ -12,7 +12,7 @@ SOURCES := $(sort $(shell find models interp analyses -type f -not -name '*.pyc'
 KEY     := $(shell (cat pyproject.toml constraints.txt; echo $(SOURCES)) | cksum | cut -d' ' -f1)
 READY   := $(VENV)/.ready-$(KEY)
 
-.PHONY: demo test test-fast check compat format figure remedy-map clean
+.PHONY: demo test test-fast check compat format docs docs-figures figure remedy-map clean
 
 demo: $(READY)
 	$(BIN)/resharpen study set-complement --preset quick --out $(OUT)
@@ -43,6 +43,16 @@ compat: $(COMPAT)-3.9/.ready $(COMPAT)-2.18/.ready
 	$(COMPAT)-2.18/bin/pip install --quiet --no-deps --force-reinstall .
 	$(COMPAT)-2.18/bin/python -m pytest -q -p no:cacheprovider -c /dev/null --rootdir tests/compat \
 	  --noconftest tests/compat/check_adapters.py
+
+# The documentation as a site, build/docs/index.html; every warning is an error.
+docs: $(READY)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -d build/doctrees \
+	  docs build/docs
+
+# The figures of the theory pages and of the tutorial.
+docs-figures: $(READY)
+	$(BIN)/python examples/theory_figures.py
+	$(BIN)/python examples/tutorial_figures.py
 
 # The figure of the README, from the last demo's result.
 figure: $(READY)
