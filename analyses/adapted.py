@@ -5,6 +5,7 @@ too; the numbers are exact and the pattern is never held (theory section 0).
 """
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,14 +13,19 @@ from typing import Any
 
 import pandas as pd
 
-from ..interp.profiling import Profile, profile
+from ..interp.drawing import length_generator
+from ..interp.profiling import Probing, Profile, profile
 from ..interp.remedies import NormGain
 from ..interp.tables import concatenate
+from ..interp.token_paths import TokenPaths, follow_tokens
 from ..models.adapters import Adapter, adapt
 from ..models.checkpoint import Checkpoint, find_checkpoint
 from ..models.probes import PROBES, Probe, get_probe
 from ..models.probes.task_probe import TaskProbe
 from ..models.tasks import task_from_dict
+from .clustering_layers import read_layer_shapes
+from .clustering_rows import weight_rows
+from .clustering_sentences import headline
 from .head_classes import classify_heads
 from .head_records import HeadClass
 from .head_verdicts import judge_heads
@@ -36,6 +42,9 @@ MASSIVE = 1000.0
 """Largest over median magnitude of a stream's coordinates from which it has massive activations
 (Sun et al., *Massive Activations in Large Language Models*, arXiv 2402.17762)."""
 
+FOLLOWED = 256
+"""Tokens of the sequence that is followed through the layers, at most."""
+
 _NEEDS_TEXT = (
     "the text probe needs the model's tokenizer: give encode=, a function from text to token ids"
 )
@@ -49,11 +58,14 @@ class AdaptedAudit:
         result: Table, curves, findings, verdicts, sentences.
         classes: What each head does.
         profile: How the measurement went: rows by status, batch sizes, notes.
+        paths: The tokens of one sequence through the layers, or `None` if the model shows no stream
+            or an interrupt came first.
     """
 
     result: StudyResult
     classes: tuple[HeadClass, ...]
     profile: Profile
+    paths: TokenPaths | None = None
 
 
 def audit_adapted(
@@ -101,6 +113,9 @@ def audit_adapted(
         device_map: For Hugging Face: as ``from_pretrained`` takes it.
         progress: ``True`` for a bar, or called as ``progress(done, total, length)``.
 
+    An interrupt (ctrl-C) leaves the model as it was and gives what the finished lengths say (of one
+    pass for all, the finished sequences), with a warning; with none finished it goes through.
+
     Raises:
         CheckpointError: If the model cannot be read.
         ValueError: If it cannot be captured exactly, a length or argument is not possible, or the
@@ -133,21 +148,38 @@ def audit_adapted(
     }
     with advancing(progress, f"auditing {label}", "sequence") as advance:
         plain = profile(adapter, feed, ladder, labels=_labels(label), progress=advance, **options)
-    tables = [plain.table]
-    for remedy in what_if:
+    longest = max(plain.lengths)
+    shared = weight_rows(
+        adapter.blocks, adapter.description.n_layers, longest, {**_labels(label), "task": feed.name}
+    )
+    tables = [plain.table, shared]
+    tried: list[WhatIf] = []
+    complete = plain.complete
+    for remedy in what_if if complete else ():
         changes = None if isinstance(remedy, NormGain) else remedy
         title = f"what if {remedy.name}"
-        with remedy.applied(adapter), advancing(progress, title, "sequence") as advance:
-            changed = profile(
-                adapter,
-                feed,
-                ladder,
-                labels=_labels(f"{label} + {remedy.name}"),
-                remedy=changes,
-                progress=advance,
-                **options,
+        try:
+            with remedy.applied(adapter), advancing(progress, title, "sequence") as advance:
+                changed = profile(
+                    adapter,
+                    feed,
+                    ladder,
+                    labels=_labels(f"{label} + {remedy.name}"),
+                    remedy=changes,
+                    progress=advance,
+                    **options,
+                )
+        except KeyboardInterrupt:
+            complete = False
+        else:
+            tables.append(changed.table)
+            tried.append(remedy)
+            complete = changed.complete
+        if not complete:
+            warnings.warn(
+                f"interrupted: {len(tried)} of {len(what_if)} what-ifs were tried", stacklevel=2
             )
-        tables.append(changed.table)
+            break
     table = concatenate(tables)
     classes = classify_heads(plain.table, lines)
     facts = adapter.description
@@ -174,11 +206,23 @@ def audit_adapted(
             },
             seeds=[seed],
             checkpoints={} if facts.digest is None else {label: facts.digest},
-            completed=plain.complete,
+            completed=complete,
         ),
-        sentences=tuple(_sentences(label, adapter, plain, classes, table, what_if)),
+        sentences=tuple(_sentences(label, adapter, plain, classes, table, tried)),
     )
-    return AdaptedAudit(result, classes, plain)
+    paths = _follow(adapter, feed, plain, seed) if complete else None
+    return AdaptedAudit(result, classes, plain, paths)
+
+
+def _follow(adapter: Adapter, feed: Probing, plain: Profile, seed: int) -> TokenPaths | None:
+    """The tokens of one sequence, of the longest length that is not above `FOLLOWED`."""
+    if read_layer_shapes(plain.table) is None:
+        return None
+    lengths = [length for length in plain.lengths if length <= FOLLOWED] or [min(plain.lengths)]
+    drawn = feed.sample(length_generator(seed, max(lengths)), 1, max(lengths))
+    if drawn.attention_mask is not None or drawn.documents is not None:
+        return None
+    return follow_tokens(adapter, drawn.tokens)
 
 
 def _labels(checkpoint: str) -> dict[str, str]:
@@ -258,6 +302,9 @@ def _sentences(
             f"Lengths {lengths} are beyond the {plain.max_length} positions the model was made for."
         )
     sentences += _massive(plain.table)
+    shapes = read_layer_shapes(plain.table)
+    if shapes is not None:
+        sentences.append(headline(shapes))
     for remedy in what_if:
         sentences.append(_what_changed(table, label, f"{label} + {remedy.name}", remedy))
     return sentences

@@ -11,13 +11,19 @@ from ..interp.tables import table as make_table
 from ..models.checkpoint import Checkpoint
 from ..models.tasks import seeded_generator, task_from_dict
 from .adapted import AdaptedAudit
+from .clustering_layers import predict_turning, read_layer_shapes
+from .clustering_sentences import section_sentences
 from .figures import (
+    SECTION,
+    in_section,
+    plot_clustering,
     plot_dispersion,
     plot_displacement,
     plot_error,
     plot_head_map,
     plot_patterns,
     plot_rescaling,
+    plot_token_paths,
     retitle,
 )
 from .head_classes import classify_heads
@@ -54,6 +60,12 @@ def audit_figures(result: StudyResult, checkpoint: Checkpoint | None) -> "dict[s
         figures["displacement"] = plot_displacement(table, curves)
     if measured & {"rescale_gain", "residual_norm"}:
         figures["rescaling"] = plot_rescaling(table, curves)
+    config = None if checkpoint is None else checkpoint.config
+    figures |= _clustering(
+        table,
+        None if config is None else config.norm_placement,
+        config is None or config.attention_dir == "causal",
+    )
     if checkpoint is not None and checkpoint.task is not None:
         lengths = sorted(int(length) for length in table["length"].dropna().unique())
         shown = [length for length in lengths if length <= MAX_PATTERN_LENGTH]
@@ -71,24 +83,46 @@ def adapted_figures(audited: AdaptedAudit) -> "dict[str, Figure]":
     Args:
         audited: The audit.
     """
-    return _profile_figures(audited.result.table, audited.profile.table, audited.classes)
+    figures = _profile_figures(audited.result, audited.profile.table, audited.classes)
+    if audited.paths is not None:
+        paths = audited.paths
+        tokens = plot_token_paths(
+            paths.coordinates,
+            paths.labels,
+            shares=paths.shares,
+            position=paths.position,
+            n_tokens=paths.n_tokens,
+            title="Tokens over the layers",
+        )
+        figures["tokens"] = in_section(tokens, SECTION)
+    return figures
 
 
 def adapted_table_figures(result: StudyResult) -> "dict[str, Figure]":
-    """The same from a saved result alone.
+    """The same from a saved result alone, which does not hold the tokens' paths.
 
     Args:
         result: An audit of an adapted model; its first checkpoint is the model without a remedy.
     """
     plain = pick(result.table, checkpoint=distinct(result.table, "checkpoint")[0])
     lines = HeadThresholds(**result.provenance.resolved["thresholds"])
-    return _profile_figures(result.table, plain, classify_heads(plain, lines))
+    return _profile_figures(result, plain, classify_heads(plain, lines))
+
+
+def _clustering(table: pd.DataFrame, placement: str | None, causal: bool) -> "dict[str, Figure]":
+    """The figure of the streams with what it says; nothing if no cosine was measured."""
+    shapes = read_layer_shapes(table)
+    if shapes is None:
+        return {}
+    figure = plot_clustering(shapes, predict_turning(shapes, placement), placement=placement)
+    return {"clustering": in_section(figure, SECTION, section_sentences(shapes, placement, causal))}
 
 
 def _profile_figures(
-    table: pd.DataFrame, plain: pd.DataFrame, classes: Sequence[HeadClass]
+    result: StudyResult, plain: pd.DataFrame, classes: Sequence[HeadClass]
 ) -> "dict[str, Figure]":
-    figures = {"heads": plot_head_map(plain, classes)}
+    table, facts = result.table, result.provenance.resolved["model"]
+    figures = {"heads": plot_head_map(plain, classes)} if classes else {}
     measured = set(plain.loc[plain["status"] == "ok", "quantity"])
     if len(distinct(table, "checkpoint")) > 1 and "normalised_entropy" in measured:
         figures["what if"] = retitle(
@@ -100,7 +134,7 @@ def _profile_figures(
     for quantity in ("loss", "accuracy"):
         if quantity in measured:
             figures[quantity] = plot_error(table, quantity=quantity, axis="n_key", log_y=False)
-    return figures
+    return figures | _clustering(table, facts["placement"], facts["causal"] is not False)
 
 
 def _mean_over_heads(frame: pd.DataFrame) -> pd.DataFrame:

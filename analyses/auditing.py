@@ -5,6 +5,7 @@
 """
 
 import os
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -15,6 +16,7 @@ import pandas as pd
 from ..interp.capturing import HookedModel
 from ..interp.drawing import Sample
 from ..interp.sweeping import sweep
+from ..interp.tables import concatenate
 from ..interp.theory import Curve
 from ..models.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from ..models.sites import weight_rule
@@ -22,6 +24,9 @@ from ..models.tasks import Task, task_from_dict
 from ..models.transformer import Transformer
 from .adapted import audit_adapted, source_words
 from .bounds import compare_everywhere
+from .clustering_layers import read_layer_shapes
+from .clustering_rows import measure_streams
+from .clustering_sentences import headline
 from .expectations import (
     attention_expectations,
     constructed_expectations,
@@ -61,7 +66,7 @@ def audit(
     Args:
         source: Path of a checkpoint, name of a shipped one, a ``Checkpoint``, or a model; or
             anything that :func:`resharpen.models.adapt` takes.
-        weights: Which weights of a checkpoint: ``"raw"`` or ``"ema-<decay>"``.
+        weights: Which weights of a checkpoint: ``"raw"``, or an average such as ``"ema-0.99"``.
         task: Task to feed it; a checkpoint's own by default.
         sample: Instead of a task: ``sample(generator, batch, length)`` returning token ids
             ``[batch, pos]`` or a batch. Needs ``lengths``.
@@ -73,6 +78,9 @@ def audit(
         name: What to call the model in tables; a checkpoint's own name by default.
         progress: ``True`` for a bar, or called as ``progress(done, total, length)``.
         **adapted: Further arguments of :func:`resharpen.analyses.audit_adapted`.
+
+    An interrupt (ctrl-C) leaves the model as it was and gives what the finished lengths say, with a
+    warning; with none finished it goes through.
 
     Returns:
         Table, curves, findings and verdicts (heads, layers, model).
@@ -116,6 +124,12 @@ def audit(
         lengths = default_lengths(task)
     ladder = tuple(sorted(set(lengths)))
     described = None if task is None or sample is not None else task.to_dict()
+    labels = {
+        "study": "audit",
+        "checkpoint": label,
+        "task": None if described is None else described["name"],
+        "seed": None if checkpoint is None else checkpoint.seed,
+    }
     with advancing(progress, f"auditing {label}", "batch") as advance:
         table = sweep(
             model,
@@ -124,17 +138,27 @@ def audit(
             batch=min(n_sequences, 256),
             n_batches=max(1, -(-n_sequences // 256)),
             seed=seed,
-            labels={
-                "study": "audit",
-                "checkpoint": label,
-                "task": None if described is None else described["name"],
-                "seed": None if checkpoint is None else checkpoint.seed,
-            },
+            labels=labels,
             progress=advance,
         )
     curves, no_theorem = expect(table, label, model, checkpoint, described)
     findings = [compare_everywhere(table, curve) for curve in curves]
     verdicts = judge(table, curves, label, lines, no_theorem=no_theorem)
+    complete = set(table["length"].dropna()) == set(ladder)
+    streams = None
+    try:
+        if complete:
+            streams = measure_streams(
+                model, feed, ladder, n_sequences=n_sequences, seed=seed, labels=labels
+            )
+    except KeyboardInterrupt:
+        complete = False
+        warnings.warn("interrupted: the streams of the model were not measured", stacklevel=2)
+    sentences = _sentences(label, verdicts)
+    if streams is not None:
+        table = concatenate([table, streams])
+        shapes = read_layer_shapes(table)
+        sentences += [] if shapes is None else [headline(shapes)]
     asked = {
         "source": source_words(source),
         "weights": weights,
@@ -153,9 +177,9 @@ def audit(
             resolved,
             seeds=[seed],
             checkpoints={} if checkpoint is None else {label: checkpoint.digest},
-            completed=set(table["length"].dropna()) == set(ladder),
+            completed=complete,
         ),
-        sentences=tuple(_sentences(label, verdicts)),
+        sentences=tuple(sentences),
     )
 
 

@@ -52,7 +52,8 @@ def render_report(
         result: what to report.
         figures: name to figure, in the order to show; heading and caption come from the figure
             (`layout.meta`), else the name is the heading. A head map (see `plot_head_map`) stands
-            in a section of its own, where pointing at a head, or choosing it, shows its curves.
+            in a section of its own, where pointing at a head, or choosing it, shows its curves; so
+            do figures of a section (`layout.meta["section"]`), after the sentences that they bring.
         lists: heading to sentences, shown after the figures; empty ones are left out.
     """
     environment = Environment(
@@ -78,7 +79,8 @@ def render_report(
         head_verdicts=[verdict.row() for verdict in folded if verdict.level == "head"],
         layers=_layer_rows(result.verdicts),
         thresholds=_distinct(verdict.threshold_source for verdict in result.verdicts),
-        figures=[figure for figure in drawn if not figure["chooses"]],
+        figures=[figure for figure in drawn if not (figure["chooses"] or figure["section"])],
+        sections=_sections(drawn),
         head_maps=[figure for figure in drawn if figure["chooses"]],
         lists={heading: list(items) for heading, items in (lists or {}).items() if items},
         findings=findings,
@@ -121,9 +123,20 @@ def _figure(name: str, figure: "Figure") -> dict[str, Any]:
         "title": meta.get("title", name),
         "caption": meta.get("caption", ""),
         "chooses": meta.get("chooses", ""),
+        "section": meta.get("section", ""),
+        "notes": meta.get("notes", []),
         "height": figure_height(figure),
         "json": Markup(figure_json(figure)),
     }
+
+
+def _sections(figures: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The figures that stand under a heading of their own, by heading."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for figure in figures:
+        if figure["section"]:
+            found.setdefault(figure["section"], []).append(figure)
+    return found
 
 
 def _fold(verdicts: Sequence[Verdict]) -> tuple[list[Verdict], list[Verdict]]:

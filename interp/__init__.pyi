@@ -16,6 +16,8 @@ from .frozen import AloneScales as AloneScales
 from .frozen import alone_scales as alone_scales
 from .frozen import frozen_logits as frozen_logits
 from .frozen import frozen_scale_hooks as frozen_scale_hooks
+from .gradient_noise import GradientNoise as GradientNoise
+from .gradient_noise import decompose_gradient as decompose_gradient
 from .limit_rows import profile_limits as profile_limits
 from .measures import MEASURES as MEASURES
 from .measures import Measure as Measure
@@ -38,6 +40,7 @@ from .sampling_error import sampling_scale as sampling_scale
 from .score_rows import profile_score_rows as profile_score_rows
 from .score_rows import row_scores as row_scores
 from .score_shapes import score_statistics as score_statistics
+from .stream_sweeping import stream_rows as stream_rows
 from .sweeping import sweep as sweep
 from .sweeping import sweep_lengths as sweep_lengths
 from .tables import TABLE_COLUMNS as TABLE_COLUMNS

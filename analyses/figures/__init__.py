@@ -7,6 +7,8 @@ hypotheses and source on hover. What a reader needs to know stands in `figure.la
 (`title`, `caption`), from which the report takes it.
 """
 
+from .animation import plot_token_paths
+from .clustering import SECTION, plot_clustering
 from .dispersion import plot_dispersion
 from .displacement import plot_displacement
 from .embed import figure_height, figure_json, figure_meta, plotly_script
@@ -17,12 +19,15 @@ from .patterns import plot_patterns
 from .remedy_map import plot_remedy_map
 from .rescaling import plot_rescaling
 from .score_laws import plot_score_laws
-from .theme import retitle
+from .theme import in_section, retitle
 
 __all__ = [
+    "SECTION",
     "figure_height",
     "figure_json",
     "figure_meta",
+    "in_section",
+    "plot_clustering",
     "plot_dispersion",
     "plot_displacement",
     "plot_error",
@@ -33,6 +38,7 @@ __all__ = [
     "plot_rescaling",
     "plot_sampling_error",
     "plot_score_laws",
+    "plot_token_paths",
     "plotly_script",
     "retitle",
 ]

@@ -10,6 +10,7 @@ a marker of its own for every series, so that nothing depends on colour alone.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "axis_title",
     "colour_of",
     "fade",
+    "in_section",
     "log_axis",
     "log_ladder",
     "marker_of",
@@ -74,6 +76,13 @@ def retitle(figure: go.Figure, title: str) -> go.Figure:
     """Give a figure another title, in the figure and in the report; returns the figure."""
     figure.layout.title.text = title
     figure.layout.meta = {**(figure.layout.meta or {}), "title": title}
+    return figure
+
+
+def in_section(figure: go.Figure, heading: str, notes: Sequence[str] = ()) -> go.Figure:
+    """Let a figure stand under a heading of its own in the report, with sentences before it."""
+    meta = {**(figure.layout.meta or {}), "section": heading}
+    figure.layout.meta = {**meta, "notes": list(notes)} if notes else meta
     return figure
 
 

@@ -14,6 +14,7 @@ from .clustering import (
     mean_cosine,
     mean_square_cosine,
     norm_growth,
+    ranks,
     stable_rank,
 )
 from .dispersion import (
@@ -239,6 +240,7 @@ __all__ = [
     "normalised_entropy",
     "oscillation",
     "output_variance",
+    "ranks",
     "relevant_mass",
     "rescale_gain",
     "residual_norm",

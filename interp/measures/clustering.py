@@ -109,10 +109,7 @@ def effective_rank(stream: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, 
         TypeError: If the stream is not made of real floating-point numbers.
         ValueError: If it is not ``[batch, pos, d_model]`` with a position and a coordinate.
     """
-    wide = _sequences(stream)
-    share = _square_singular_values(wide).sqrt()
-    share = share / share.sum(-1, keepdim=True)
-    return torch.special.entr(share).sum(-1).exp().to(wide)
+    return ranks(stream)[0]
 
 
 def stable_rank(stream: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch"]:
@@ -125,9 +122,23 @@ def stable_rank(stream: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "ba
         TypeError: If the stream is not made of real floating-point numbers.
         ValueError: If it is not ``[batch, pos, d_model]`` with a position and a coordinate.
     """
+    return ranks(stream)[1]
+
+
+def ranks(
+    stream: Float[Tensor, "batch pos d_model"],
+) -> tuple[Float[Tensor, "batch"], Float[Tensor, "batch"]]:
+    """:func:`effective_rank` and :func:`stable_rank`, for the price of one of them.
+
+    Raises:
+        TypeError: If the stream is not made of real floating-point numbers.
+        ValueError: If it is not ``[batch, pos, d_model]`` with a position and a coordinate.
+    """
     wide = _sequences(stream)
     square = _square_singular_values(wide)
-    return (square.sum(-1) / square.amax(-1)).to(wide)
+    share = square.sqrt() / square.sqrt().sum(-1, keepdim=True)
+    effective = torch.special.entr(share).sum(-1).exp()
+    return effective.to(wide), (square.sum(-1) / square.amax(-1)).to(wide)
 
 
 def _square_singular_values(

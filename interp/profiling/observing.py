@@ -17,6 +17,8 @@ from .attention_rows import measure_attention, measure_pattern, most_keys
 from .ladder import Binned, Ladder, bin_rows
 from .places import REFERENCE, Positions, reference_log_scale
 from .reweighed import Weigh, reweighed_attention
+from .score_alignment import score_cosine_correlation
+from .stream_shapes import ROW_UNITS, SPAN_UNITS, StreamShapes
 
 Change = Callable[[AttentionSeen], AttentionSeen]
 """What a layer would be given if a remedy were applied: a changed copy of the record. The layer's
@@ -78,6 +80,7 @@ class ProfileObserver:
         remedy: Changes what each attention layer is given, or how it weighs; or ``None``.
         references: Mean log scale of each norm on the first tokens run alone, by name and layer,
             ``[batch, head]``; for models that are not causal.
+        shapes: Looks at the streams, how far their tokens have drawn together; or ``None``.
         readings: What was found, in the order in which it was seen.
         statuses: Rows by site and :class:`RowStatus`.
     """
@@ -89,11 +92,13 @@ class ProfileObserver:
     stand_in: bool = True
     remedy: Remedy | None = None
     references: Mapping[tuple[str, int | None], Tensor] | None = None
+    shapes: StreamShapes | None = None
     readings: list[Reading] = field(default_factory=list)
     statuses: dict[str, Counter[str]] = field(default_factory=dict)
 
     def attention(self, seen: AttentionSeen) -> Float[Tensor, "batch head query d_value"] | None:
         """Measure one layer; its output where this observer stands in for the layer."""
+        self._align(seen)
         weigh = self.remedy.weigh(seen) if isinstance(self.remedy, Reweighing) else None
         if callable(self.remedy):
             seen = self.remedy(seen)
@@ -151,11 +156,13 @@ class ProfileObserver:
         self._take(seen.name, seen.layer, "rescale_gain", "ratio", gain, per_head)
 
     def stream(self, seen: StreamSeen) -> None:
-        """Measure the stream's norm, and its largest coordinate against the median one."""
+        """Measure the stream's norm, its largest coordinate against the median one, its shape."""
         layer = None if seen.name == "final" else seen.layer
         length = residual_norm(seen.stream)[:, None]
         if length.shape[2] != self.positions.n_key.shape[1]:
             return
+        if self.shapes is not None:
+            self._take_shapes(seen, layer, self.shapes)
         self._take(seen.name, layer, "residual_norm", "l2", length, False)
         ratio = massive_activation(seen.stream, self.positions.shown)[:, None, None]
         # One number for the whole stream: it stands at the longest row of the run.
@@ -163,6 +170,31 @@ class ProfileObserver:
         binned = bin_rows(ratio, longest, self.ladder)
         self.readings.append(
             Reading(seen.name, layer, "massive_activation", "ratio", False, binned)
+        )
+
+    def _take_shapes(self, seen: StreamSeen, layer: int | None, shapes: StreamShapes) -> None:
+        for name, rows in (shapes.across_block(seen) or {}).items():
+            block = seen.layer - 1
+            self._take(f"blocks.{block}", block, name, ROW_UNITS[name], rows[:, None], False)
+        for name, (values, n_key) in shapes.of_boundary(seen.stream).items():
+            binned = bin_rows(values[:, None], n_key[:, None], shapes.ladder)
+            self.readings.append(Reading(seen.name, layer, name, SPAN_UNITS[name], False, binned))
+
+    def _align(self, seen: AttentionSeen) -> None:
+        """Measure how far the scores are products of the tokens' directions."""
+        if self.shapes is None:
+            return
+        stream = self.shapes.entering(seen.layer)
+        if stream is None or not stream.shape[1] == seen.query.shape[2] == seen.key.shape[2]:
+            return
+        found = score_cosine_correlation(seen, stream, self.positions, self.shapes.causal)
+        found = found[:, None, None]
+        # One number for the whole stream: it stands at the longest row of the run.
+        longest = torch.full_like(found, self.ladder.rungs[-1], dtype=torch.int64)
+        binned = bin_rows(found, longest, self.ladder)
+        site = f"blocks.{seen.layer}"
+        self.readings.append(
+            Reading(site, seen.layer, "score_cosine_correlation", "1", False, binned)
         )
 
     def output(self, quantity: str, unit: str, rows: Float[Tensor, "batch pos"]) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..drawing import length_generator
-from ..sweeping import Progress
+from ..progress import Progress, advancing
 from ..tables import concatenate, table
 from .attention_rows import chosen_statistics
 from .ladder import Ladder, checked_ladder, joined_ladder
@@ -17,6 +17,7 @@ from .observing import ProfileObserver, ReferenceObserver, Remedy
 from .outputs import score_output
 from .places import REFERENCE, Positions, find_positions
 from .result import Observable, Probing, Profile, cut, status_frame
+from .stream_shapes import StreamShapes
 from .totals import Totals, table_rows
 
 _LABELS = ("study", "checkpoint", "task", "seed")
@@ -29,6 +30,7 @@ class _Plan:
     adapter: Observable
     probe: Probing
     lengths: tuple[int, ...]
+    prefixes: tuple[int, ...]
     n_sequences: int
     statistics: tuple[str, ...]
     ladder: Ladder
@@ -38,7 +40,6 @@ class _Plan:
     past_positions: bool
     stand_in: bool
     remedy: Remedy | None
-    progress: Progress | None
 
     @property
     def causal(self) -> bool:
@@ -61,7 +62,7 @@ def profile(
     past_positions: bool = False,
     stand_in: bool = True,
     remedy: Remedy | None = None,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
 ) -> Profile:
     """Measure an adapted model on a probe; returns the tidy table and what is needed to read it.
 
@@ -76,12 +77,14 @@ def profile(
     :mod:`resharpen.interp.attention_statistics`), ``learned_sink_mass`` where there are sinks and
     ``relevant_mass`` where the probe names relevant keys, at the site ``"decoder.{layer}.attn"``
     (``"encoder..."``); ``norm_scale`` and ``rescale_gain`` at each norm's module name;
-    ``residual_norm`` and ``massive_activation`` at each block boundary; ``loss`` [nats] and
-    ``accuracy`` [ratio] at ``"logits"`` where the probe has labels and the model is causal and
-    returns logits. ``rescale_gain`` is the norm's geometric mean scale over rows 2 to 8 of the same
-    sequence (of the same document, if packed), divided by its scale at the row: a model made by
-    somebody else need not be able to run one token alone. If the model is not causal, the first 8
-    tokens are run alone for it.
+    ``residual_norm``, ``massive_activation`` and how far the tokens have drawn together
+    (:mod:`.stream_shapes`: cosines, ranks, clusters of the first n tokens) at each block boundary;
+    ``angular_speed``, ``norm_growth`` and ``score_cosine_correlation`` at each block; ``loss``
+    [nats] and ``accuracy`` [ratio] at ``"logits"`` where the probe has labels and the model is
+    causal and returns logits. ``rescale_gain`` is the norm's geometric mean scale over rows 2 to 8
+    of the same sequence (of the same document, if packed), divided by its scale at the row: a model
+    made by somebody else need not be able to run one token alone. If the model is not causal, the
+    first 8 tokens are run alone for it.
 
     A layer with a sliding window has a last rung at its window: its rows see no more keys, however
     long the input (where packed documents turn the window into a mask, only rows near a rung are
@@ -112,10 +115,11 @@ def profile(
             too, so that its outputs do not change by a bit.
         remedy: What-if: changes the record of each attention layer; the model then runs on what the
             changed record gives.
-        progress: Called after each batch as ``progress(done, total, length)``, in sequences.
+        progress: ``True`` for a bar, or called after each batch as ``progress(done, total,
+            length)``, in sequences.
 
     An interrupt (ctrl-C) returns the lengths that are finished, with a warning; with none finished
-    it goes through.
+    the sequences that are (``n_obs`` says how many); with no batch finished it goes through.
 
     Raises:
         ValueError: If a length is impossible for the probe or the model, or an argument is out of
@@ -137,20 +141,20 @@ def profile(
         past_positions=past_positions,
         stand_in=stand_in,
         remedy=remedy,
-        progress=progress,
     )
     finished: dict[int, Totals] = {}
+    interrupted = False
     try:
-        for length in plan.lengths:
-            finished[length] = _run_length(plan, length, len(finished))
+        with advancing(progress, f"profile of {probe.name}", "sequence") as advance:
+            for number, length in enumerate(plan.lengths):
+                finished[length] = Totals()
+                _run_length(plan, length, finished[length], number, advance)
     except KeyboardInterrupt:
+        interrupted = True
+        finished, held = _keep_finished(plan, finished)
         if not finished:
             raise
-        warnings.warn(
-            f"interrupted: the table holds the {len(finished)} finished of {len(plan.lengths)} "
-            "lengths",
-            stacklevel=2,
-        )
+        warnings.warn(f"interrupted: the table holds the {held}", stacklevel=2)
     frames = [table(table_rows(totals, length, plan.labels)) for length, totals in finished.items()]
     limit = adapter.max_length
     return Profile(
@@ -169,6 +173,7 @@ def profile(
         max_length=limit,
         batch={length: totals.batch for length, totals in finished.items()},
         notes=tuple(notes),
+        interrupted=interrupted,
     )
 
 
@@ -204,15 +209,16 @@ def _plan(
             f"one pass cannot stand for every length: the probe {probe.name!r} on this model needs "
             "a pass for each (leave one_pass at None)"
         )
-    notes = []
+    notes, prefixes = [], ()
     if len(asked) > 1 and (nested if one_pass is None else one_pass):
         notes.append(f"One pass of length {asked[-1]} was run; its rows give every smaller n_key.")
         ladder = joined_ladder(asked, n_bins) if ladder is None else ladder
-        asked = asked[-1:]
+        asked, prefixes = asked[-1:], asked[:-1]
     plan = _Plan(
         adapter,
         probe,
         asked,
+        prefixes=prefixes,
         statistics=chosen_statistics(statistics),
         ladder=checked_ladder(ladder, max(asked), n_bins),
         labels={"task": probe.name, **(labels or {})},
@@ -242,16 +248,30 @@ def _check_length(plan: _Plan, length: int) -> None:
         )
 
 
-def _run_length(plan: _Plan, length: int, n_finished: int) -> Totals:
+def _keep_finished(plan: _Plan, begun: Mapping[int, Totals]) -> tuple[dict[int, Totals], str]:
+    """The lengths that are finished, or else the sequences of the only one, and what they are."""
+    most = max((totals.n_sequences for totals in begun.values()), default=0)
+    kept = {n: totals for n, totals in begun.items() if totals.n_sequences == most > 0}
+    if 0 < most < plan.n_sequences:
+        return kept, f"{most} finished of {plan.n_sequences} sequences"
+    return kept, f"{len(kept)} finished of {len(plan.lengths)} lengths"
+
+
+def _run_length(
+    plan: _Plan, length: int, totals: Totals, n_finished: int, advance: Progress
+) -> None:
     drawn = plan.probe.sample(length_generator(plan.seed, length), plan.n_sequences, length)
     positions = find_positions(drawn, plan.causal)
     ladder = plan.ladder.up_to(int(positions.n_key.max()))
+    shapes = _shape_ladder(plan, positions)
     batch = min(plan.n_sequences, max(1, plan.batch_tokens // drawn.tokens.shape[1]))
-    totals, start = Totals(batch=batch), 0
+    totals.batch, start = batch, 0
     while start < plan.n_sequences:
         stop = min(start + batch, plan.n_sequences)
         observer = _unless_out_of_memory(
-            lambda start=start, stop=stop: _run_batch(plan, drawn, positions, ladder, start, stop)
+            lambda start=start, stop=stop: _run_batch(
+                plan, drawn, positions, (ladder, shapes), start, stop
+            )
         )
         if observer is None:
             if batch == 1:
@@ -263,10 +283,20 @@ def _run_length(plan: _Plan, length: int, n_finished: int) -> Totals:
             continue
         totals.take(observer)
         start = stop
-        if plan.progress is not None:
-            done = n_finished * plan.n_sequences + stop
-            plan.progress(done, plan.n_sequences * len(plan.lengths), length)
-    return totals
+        done = n_finished * plan.n_sequences + stop
+        advance(done, plan.n_sequences * len(plan.lengths), length)
+
+
+def _shape_ladder(plan: _Plan, positions: Positions) -> Ladder:
+    """The numbers of tokens of which a stream's shape is taken, each met exactly.
+
+    The longest that there is, and every length that the same pass stands for; of a model that is
+    not causal, every size that a document has.
+    """
+    sizes = positions.n_key[positions.n_key > 0]
+    longest = int(sizes.max())
+    counts = set(plan.prefixes) if plan.causal else set(sizes.unique().tolist())
+    return Ladder((*sorted(n for n in counts if n < longest), longest), tolerance=0.0)
 
 
 def _unless_out_of_memory(run: Callable[[], ProfileObserver]) -> ProfileObserver | None:
@@ -283,20 +313,27 @@ def _unless_out_of_memory(run: Callable[[], ProfileObserver]) -> ProfileObserver
 
 
 def _run_batch(
-    plan: _Plan, drawn: Any, positions: Positions, ladder: Ladder, start: int, stop: int
+    plan: _Plan,
+    drawn: Any,
+    positions: Positions,
+    ladders: tuple[Ladder, Ladder],
+    start: int,
+    stop: int,
 ) -> ProfileObserver:
     arrays = cut(drawn, start, stop)
     tokens, labels, relevant = arrays["tokens"], arrays["labels"], arrays["relevant_key"]
     assert tokens is not None
     fed = {"documents": arrays["documents"], "past_positions": plan.past_positions}
+    (ladder, shapes), part = ladders, positions.part(start, stop)
     observer = ProfileObserver(
         plan.statistics,
         ladder,
-        positions.part(start, stop),
+        part,
         relevant if relevant is not None and bool((relevant >= 0).any()) else None,
         plan.stand_in,
         plan.remedy,
         None if plan.causal else _references(plan, arrays),
+        StreamShapes(part, shapes, plan.causal, start),
     )
     scored = plan.causal and labels is not None and bool((labels >= 0).any())
     last_only = not scored or labels is None or not bool((labels[:, :-1] >= 0).any())

@@ -148,7 +148,9 @@ def test_a_model_without_scores_is_uniform(own, causal: bool) -> None:
         torch.nn.init.zeros_(block.attn.W_Q)
     found = profile(adapt(model), Needle(128), [41, 100], n_sequences=2, n_bins=5).table
     if not causal:
-        assert set(found["n_key"]) == set(found["length"]) == {41, 100}
+        # Scores that are all the same have no correlation, so no rung either.
+        known = found[found["status"] == "ok"]
+        assert set(known["n_key"]) == set(found["length"]) == {41, 100}
     for _, row in value(found, "entropy").iterrows():
         # The mean of log n over the rows of a rung is the log of the label, before rounding.
         assert row["mean"] == pytest.approx(math.log(row["n_key"]), abs=0.5 / row["n_key"])
