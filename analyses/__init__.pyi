@@ -3,12 +3,17 @@ from .adapted import audit_adapted as audit_adapted
 from .audit_figures import adapted_figures as adapted_figures
 from .audit_figures import audit_figures as audit_figures
 from .auditing import audit as audit
+from .clustering_layers import predict_turning as predict_turning
+from .clustering_layers import read_layer_shapes as read_layer_shapes
 from .comparing import Tolerance as Tolerance
 from .comparing import compare as compare
 from .comparing import summarise_seeds as summarise_seeds
 from .diagnosing import diagnose as diagnose
 from .diagnosis import Diagnosis as Diagnosis
 from .differences import compare_audits as compare_audits
+from .exploring import Explorer as Explorer
+from .exploring import explore as explore
+from .figures import plot_clustering as plot_clustering
 from .figures import plot_dispersion as plot_dispersion
 from .figures import plot_displacement as plot_displacement
 from .figures import plot_error as plot_error
@@ -18,6 +23,7 @@ from .figures import plot_patterns as plot_patterns
 from .figures import plot_rescaling as plot_rescaling
 from .figures import plot_sampling_error as plot_sampling_error
 from .figures import plot_score_laws as plot_score_laws
+from .figures import plot_token_paths as plot_token_paths
 from .findings import Finding as Finding
 from .findings import Verdict as Verdict
 from .fits import fit_exponent as fit_exponent

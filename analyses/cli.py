@@ -106,7 +106,8 @@ class Audit:
         jobs: Audits side by side.
         backend: Where they run: local processes, a Dask cluster, or Ray.
         address: Address of a running Dask scheduler or Ray head; by default one is started here.
-        weights: Which weights of a checkpoint of ours: raw, or an average such as ema-0.99.
+        weights: Which weights of a checkpoint of ours: raw, or an average such as ema-0.99 or
+            uniform.
         lengths: Lengths to measure at; by default every length of the task up to 64, or 32 to 1024
             for a probe, as far as the model allows.
         n_sequences: Sequences a length; by default 256 of a task, 8 of a probe.
@@ -156,7 +157,8 @@ class OneHead:
         layer: Which layer, from 0.
         head: Which head, from 0.
         out: Folder of the result, with a report; by default nothing is written.
-        weights: Which weights of a checkpoint of ours: raw, or an average such as ema-0.99.
+        weights: Which weights of a checkpoint of ours: raw, or an average such as ema-0.99 or
+            uniform.
         lengths: Lengths to measure at; by default one or two an octave up to 1024, as far as the
             model and the probe allow.
         n_sequences: Sequences a length; by default 64 of a task, 16 of a probe.
@@ -232,13 +234,53 @@ class Study:
         address: Address of a running Dask scheduler or Ray head; by default one is started here.
     """
 
-    study: tyro.conf.Positional[Literal["set-complement", "remedies"]]
+    study: tyro.conf.Positional[
+        Literal["set-complement", "remedies", "averaging", "clustering", "paper"]
+    ]
     out: Path
     preset: Literal["quick", "full"] = "quick"
     cache: Path | None = None
     jobs: int | None = None
     backend: Literal["local", "dask", "ray"] = "local"
     address: str | None = None
+
+
+@dataclass(frozen=True)
+class Search:
+    """Search a space of models and recipes at random; the same command goes on where it stopped.
+
+    Attributes:
+        space: TOML file that declares the space: examples/search-space.toml is one, and
+            docs/searching.md says what it can hold.
+        out: Folder of the result.
+        trials: How many to draw, where it is not what the file says; more extend the same list.
+        jobs: Trials side by side; by default one a core, or all of a cluster.
+        backend: Where they run: local processes, a Dask cluster, or Ray.
+        address: Address of a running Dask scheduler or Ray head; by default one is started here.
+        cache: Folder of the trials that are finished; by default the user's cache folder. The same
+            command goes on from there after an interrupt.
+    """
+
+    space: tyro.conf.Positional[Path]
+    out: Path
+    trials: int | None = None
+    jobs: int | None = None
+    backend: Literal["local", "dask", "ray"] = "local"
+    address: str | None = None
+    cache: Path | None = None
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """Write a starter notebook: from a checkpoint to overlaid curves and the explorer.
+
+    An existing file is never replaced.
+
+    Attributes:
+        path: File to write, or a folder for a file resharpen.ipynb in it.
+    """
+
+    path: tyro.conf.Positional[Path] = Path("resharpen.ipynb")
 
 
 @dataclass(frozen=True)
@@ -254,6 +296,8 @@ Command = (
     | Annotated[Limits, tyro.conf.subcommand("limits")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Study, tyro.conf.subcommand("study")]
+    | Annotated[Search, tyro.conf.subcommand("search")]
+    | Annotated[Notebook, tyro.conf.subcommand("notebook")]
     | Annotated[Checkpoints, tyro.conf.subcommand("checkpoints")]
 )
 
@@ -279,6 +323,8 @@ def execute(command: Any) -> int:
     from . import commands, study_commands
     from .diagnose_command import run_diagnose
     from .limits_command import run_limits
+    from .notebook_command import run_notebook
+    from .search_command import run_search
 
     run = {
         Train: commands.run_train,
@@ -288,6 +334,8 @@ def execute(command: Any) -> int:
         Limits: run_limits,
         Compare: commands.run_compare,
         Study: study_commands.run_study,
+        Search: run_search,
+        Notebook: run_notebook,
         Checkpoints: commands.run_checkpoints,
     }[type(command)]
     try:

@@ -8,6 +8,7 @@ report, and who words the report does not compute.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from html import escape
 
 from .markup import html_table
 from .record import Record
@@ -15,6 +16,7 @@ from .wording import (
     format_interval,
     format_number,
     format_place,
+    plural,
     quantity_words,
 )
 
@@ -181,6 +183,18 @@ class Finding(Record):
             ),
         }
 
+    def __repr__(self) -> str:
+        """The outcome, where, what was compared, and at how many points."""
+        row = self.row()
+        return (
+            f"Finding({self.outcome}: {self.name} on {row['quantity']} of {self.place}, "
+            f"{row['deviation']}, {plural(self.n_points, 'point')})"
+        )
+
+    def _repr_html_(self) -> str:
+        """The finding as a table of one row, and its sentence."""
+        return f"{html_table([self.row()], badge='outcome')}<p>{escape(self.sentence)}</p>"
+
 
 @dataclass(frozen=True)
 class Verdict(Record):
@@ -239,6 +253,14 @@ class Verdict(Record):
             "by theory": _or_dash(self.length_predicted),
             "reason": self.reason,
         }
+
+    def __repr__(self) -> str:
+        """The verdict, on what, the value and its threshold."""
+        value, threshold = (format_number(n, self.unit) for n in (self.value, self.threshold))
+        return (
+            f"Verdict({self.verdict} on {self.subject}: {self.label}, {value} by a threshold of "
+            f"{threshold})"
+        )
 
     def _repr_html_(self) -> str:
         """The verdict as a table of one row."""

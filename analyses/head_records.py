@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from .crossings import Crossing
 from .findings import Exponent
 from .record import Record
+from .wording import format_place
 
 __all__ = [
     "CLASSES",
@@ -68,6 +69,13 @@ class HeadClass(Record):
         """Check the label."""
         if self.label not in CLASSES:
             raise ValueError(f"the class of a head is {', '.join(CLASSES)}, got {self.label!r}")
+
+    def __repr__(self) -> str:
+        """Which head, its class, its slope, up to how many keys."""
+        where = format_place(self.checkpoint, self.layer, self.head)
+        return (
+            f"HeadClass({where}: {self.label}, slope {self.slope} nats, up to {self.n_key:g} keys)"
+        )
 
     @property
     def stack(self) -> str:

@@ -7,6 +7,21 @@ from typing import Any
 from .report import render_report, render_text
 from .result import StudyResult
 from .storage import check_destination
+from .studies.averaging.config import PRESETS as AVERAGING_PRESETS
+from .studies.averaging.figures import study_figures as averaging_figures
+from .studies.averaging.gains import gain_frame
+from .studies.averaging.sentences import listed as averaging_lists
+from .studies.averaging.study import run as run_averaging
+from .studies.clustering.config import PRESETS as CLUSTERING_PRESETS
+from .studies.clustering.figures import study_figures as clustering_figures
+from .studies.clustering.sentences import listed as clustering_lists
+from .studies.clustering.study import run as run_clustering
+from .studies.paper.claim import claim_frame, render_claims
+from .studies.paper.config import PRESETS as PAPER_PRESETS
+from .studies.paper.figures import study_figures as paper_figures
+from .studies.paper.language_claims import language_frame
+from .studies.paper.sentences import listed as paper_lists
+from .studies.paper.study import run as run_paper
 from .studies.remedies.config import PRESETS as REMEDIES_PRESETS
 from .studies.remedies.figures import study_figures as remedies_figures
 from .studies.remedies.mapping import map_frame
@@ -73,4 +88,69 @@ def _remedies(command: Any, say: Say, asked: dict[str, object]) -> _Done:
     return _Done(study.result, remedies_figures(config, study), lists, attachments)
 
 
-_STUDIES = {"set-complement": _set_complement, "remedies": _remedies}
+def _averaging(command: Any, say: Say, asked: dict[str, object]) -> _Done:
+    config = AVERAGING_PRESETS[command.preset]
+    study = run_averaging(
+        config,
+        cache=command.cache,
+        jobs=command.jobs,
+        backend=command.backend,
+        address=command.address,
+        say=say,
+        asked=asked,
+    )
+    lists = averaging_lists(study.gains, study.scalings, study.left_out)
+    attachments = {"gains.csv": gain_frame(study.gains).to_csv(index=False, float_format="%.6g")}
+    return _Done(study.result, averaging_figures(config, study), lists, attachments)
+
+
+def _clustering(command: Any, say: Say, asked: dict[str, object]) -> _Done:
+    config = CLUSTERING_PRESETS[command.preset]
+    study = run_clustering(
+        config,
+        cache=command.cache,
+        jobs=command.jobs,
+        backend=command.backend,
+        address=command.address,
+        say=say,
+        asked=asked,
+    )
+    lists = clustering_lists(
+        config, study.result.table, study.cases, study.collapses, study.left_out
+    )
+    return _Done(study.result, clustering_figures(config, study), lists)
+
+
+def _paper(command: Any, say: Say, asked: dict[str, object]) -> _Done:
+    config = PAPER_PRESETS[command.preset]
+    study = run_paper(
+        config,
+        cache=command.cache,
+        jobs=command.jobs,
+        backend=command.backend,
+        address=command.address,
+        say=say,
+        asked=asked,
+    )
+    table = render_claims(study.claims)
+    say("\n" + table)
+    frames = {
+        "claims.csv": claim_frame(study.claims),
+        "languages.csv": language_frame(study.effects),
+    }
+    attachments = {
+        name: frame.to_csv(index=False, float_format="%.6g") for name, frame in frames.items()
+    }
+    lists = paper_lists(study.claims, study.effects, study.left_out)
+    return _Done(
+        study.result, paper_figures(config, study), lists, {"claims.md": table, **attachments}
+    )
+
+
+_STUDIES = {
+    "set-complement": _set_complement,
+    "remedies": _remedies,
+    "averaging": _averaging,
+    "clustering": _clustering,
+    "paper": _paper,
+}

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,35 @@ class Checkpoint:
         model = Transformer(self.config)
         model.load_state_dict(dict(self.weights[weights]))
         return model.eval()
+
+    def __repr__(self) -> str:
+        """Name, shape, norms, weights, task, length and seed."""
+        return f"Checkpoint({'; '.join(f'{name} {value}' for name, value in self._facts())})"
+
+    def _repr_html_(self) -> str:
+        """The same as a small table for a notebook."""
+        rows = "".join(
+            f'<tr><th style="text-align:left">{escape(name)}</th>'
+            f'<td style="text-align:left">{escape(value)}</td></tr>'
+            for name, value in self._facts()
+        )
+        return f"<table><tbody>{rows}</tbody></table>"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        cfg = self.config
+        n_parameters = sum(tensor.numel() for tensor in self.weights["raw"].values())
+        made = "constructed in closed form" if self.constructed else "of unknown origin"
+        if self.training is not None:
+            made = f"trained to length {self.train_length}"
+        return [
+            ("name", self.name),
+            ("model", f"{cfg.n_layers} layers x {cfg.n_heads} heads, d_model {cfg.d_model}, "
+                      f"d_vocab {cfg.d_vocab}, {n_parameters} parameters"),
+            ("norms", f"{cfg.norm_placement} ({cfg.normalization_type})"),
+            ("weights", ", ".join(self.weights)),
+            ("task", "none" if self.task is None else str(self.task["name"])),
+            ("made", made if self.seed is None else f"{made}, seed {self.seed}"),
+        ]  # fmt: skip
 
     @property
     def digest(self) -> str:

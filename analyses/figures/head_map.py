@@ -21,7 +21,7 @@ from .head_curves import PANELS, UNITS, curves_of, draw_curves, short, what_diff
 from .theme import CLEAR, GRID, INK, log_ladder, new_figure, style_axes
 from .traces import safe
 
-__all__ = ["NEUTRAL", "SYMBOLS", "plot_head_map"]
+__all__ = ["NEUTRAL", "SCALE", "SYMBOLS", "plot_head_map"]
 
 SYMBOLS = {
     "sink": "S",
@@ -37,7 +37,9 @@ NEUTRAL = "#d3d7da"
 """A slope of 0. The report repaints it with the neutral colour of the reader's scheme."""
 
 _SHARP, _HOLDING, _DISPERSED = "#1f6fb4", NEUTRAL, "#c8500a"
-_SCALE = [[0.0, _SHARP], [0.5, _HOLDING], [1.0, _DISPERSED]]
+SCALE = [[0.0, _SHARP], [0.5, _HOLDING], [1.0, _DISPERSED]]
+"""The colours of slopes from -1 to 1."""
+
 
 _FIRST_CURVE = 2
 _ROW = 20
@@ -187,7 +189,7 @@ def _cells(
         z=z,
         zmin=-1,
         zmax=1,
-        colorscale=_SCALE,
+        colorscale=SCALE,
         text=text,
         texttemplate="%{text}",
         hovertext=hover,

@@ -10,7 +10,16 @@ from plotly.colors import get_colorscale
 from .theme import CLEAR, GRID, INK, new_figure, style_axes
 from .traces import safe
 
-__all__ = ["MAX_KEYS", "block_means", "plot_patterns", "quantise"]
+__all__ = [
+    "DECADES",
+    "LEVELS",
+    "MAX_KEYS",
+    "block_means",
+    "clear_below",
+    "plot_patterns",
+    "quantise",
+    "tick_step",
+]
 
 MAX_KEYS = 256
 """Longer patterns are drawn as means over blocks: a screen has no more pixels than that."""
@@ -20,7 +29,9 @@ DECADES = 4
 so that a head that disperses visibly fades."""
 
 _EXACT_KEYS = 48
-_LEVELS = 255
+LEVELS = 255
+"""Levels in which weights are stored."""
+
 _COLOURS = "Cividis"
 
 
@@ -74,7 +85,7 @@ def plot_patterns(
         title_text="query (position)", autorange="reversed", scaleanchor="x", constrain="domain"
     )
     style_axes(figure)
-    ticks = {"showgrid": False, "tick0": 0, "dtick": _tick_step(lengths[0])}
+    ticks = {"showgrid": False, "tick0": 0, "dtick": tick_step(lengths[0])}
     figure.update_xaxes(**ticks)
     figure.update_yaxes(**ticks)
     figure.update_layout(sliders=[_slider(lengths, heads)], margin={"b": 40, "t": 90})
@@ -111,8 +122,8 @@ def quantise(weights: NDArray[np.floating]) -> NDArray[np.uint8]:
     A weight that is not 0 has at least level 1. The relative error within the range is below 2 %.
     """
     with np.errstate(divide="ignore"):
-        level = 1 + (_LEVELS - 1) * (1 + np.log10(weights) / DECADES)
-    return np.where(weights > 0, np.clip(np.rint(level), 1, _LEVELS), 0).astype(np.uint8)
+        level = 1 + (LEVELS - 1) * (1 + np.log10(weights) / DECADES)
+    return np.where(weights > 0, np.clip(np.rint(level), 1, LEVELS), 0).astype(np.uint8)
 
 
 def _check(patterns: Mapping[int, NDArray[np.floating]]) -> int:
@@ -137,11 +148,11 @@ def _heatmap(weights: NDArray[np.floating], name: str) -> go.Heatmap:
     exact = max(weights.shape) <= _EXACT_KEYS
     hover = f"<b>{safe(name)}</b> (measured)<br>query %{{y}}, key %{{x}}"
     decades = range(-DECADES, 1)
-    ticks = [1 + (_LEVELS - 1) * (1 + decade / DECADES) for decade in decades]
+    ticks = [1 + (LEVELS - 1) * (1 + decade / DECADES) for decade in decades]
     return go.Heatmap(
         z=quantise(block_means(weights)),
         zmin=0,
-        zmax=_LEVELS,
+        zmax=LEVELS,
         dx=block,
         dy=block,
         x0=(block - 1) / 2,
@@ -149,7 +160,7 @@ def _heatmap(weights: NDArray[np.floating], name: str) -> go.Heatmap:
         name=name,
         customdata=weights.astype(np.float32) if exact else None,
         hovertemplate=f"{hover}{'<br>weight %{customdata:.3~g}' if exact else ''}<extra></extra>",
-        colorscale=_clear_below(),
+        colorscale=clear_below(),
         colorbar={
             "title": {"text": "weight (ratio)", "side": "right", "font": {"size": 13}},
             "tickvals": ticks,
@@ -160,9 +171,9 @@ def _heatmap(weights: NDArray[np.floating], name: str) -> go.Heatmap:
     )
 
 
-def _clear_below() -> list[tuple[float, str]]:
+def clear_below() -> list[tuple[float, str]]:
     """Cividis (readable by the colour-blind) from level 1 on, level 0 clear."""
-    edge = 0.5 / _LEVELS
+    edge = 0.5 / LEVELS
     scale = get_colorscale(_COLOURS)
     return [
         (0.0, CLEAR),
@@ -171,7 +182,7 @@ def _clear_below() -> list[tuple[float, str]]:
     ]
 
 
-def _tick_step(length: int) -> int:
+def tick_step(length: int) -> int:
     """1, 2, 5, 10, ...: at most nine ticks, all at whole positions."""
     steps = (step * 10**power for power in range(20) for step in (1, 2, 5))
     return next(step for step in steps if 9 * step >= length)
@@ -184,7 +195,7 @@ def _slider(lengths: list[int], heads: int) -> dict[str, object]:
             "method": "update",
             "args": [
                 {"visible": [other == length for other in lengths for _ in range(heads)]},
-                {"xaxis.dtick": _tick_step(length), "yaxis.dtick": _tick_step(length)},
+                {"xaxis.dtick": tick_step(length), "yaxis.dtick": tick_step(length)},
             ],
         }
         for length in lengths

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from html import escape
 from typing import Any, Self, TypedDict
 
 import numpy as np
@@ -96,6 +97,27 @@ class Curve:
             object.__setattr__(self, field, None if value is None else int(value))
         object.__setattr__(self, "hypotheses", hypotheses)
         self._freeze_arrays()
+
+    def __repr__(self) -> str:
+        """Its claim, the quantity with its unit, where it was evaluated, whose it is."""
+        place = [
+            f"{name} {getattr(self, name)}"
+            for name in PLACE_FIELDS
+            if getattr(self, name) is not None
+        ]
+        kind = self.kind.replace("_", " ")
+        return (
+            f"Curve({self.name}: {kind} of {self.quantity} ({self.unit}) at {self.x.size} points, "
+            f"{self.x_name} {self.x[0]:g} to {self.x[-1]:g}; {', '.join(place) or 'any place'})"
+        )
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook, with hypotheses and source."""
+        items = "".join(f"<li>{escape(text)}</li>" for text in self.hypotheses)
+        return (
+            f"<p>{escape(repr(self))}</p><p>assumes</p><ul>{items}</ul>"
+            f"<p>source: {escape(self.source)}</p>"
+        )
 
     def _freeze_arrays(self) -> None:
         """Check `x`, `values` and `domain` together and store read-only float64 copies."""

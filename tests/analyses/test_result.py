@@ -36,7 +36,12 @@ def test_what_is_saved_comes_back(study_result, saved):
     again = StudyResult.load(saved)
     pd.testing.assert_frame_equal(again.table, study_result.table)
     assert again.curves == study_result.curves
-    for name in ("findings", "verdicts", "provenance", "sentences"):
+    for name in ("findings", "verdicts"):
+        told, held = (
+            [item.to_dict() for item in getattr(result, name)] for result in (again, study_result)
+        )
+        assert told == held
+    for name in ("provenance", "sentences"):
         assert repr(getattr(again, name)) == repr(getattr(study_result, name))
     assert repr(again) == repr(study_result)
     assert sorted(path.name for path in saved.iterdir()) == [

@@ -1,0 +1,85 @@
+"""What a notebook shows of what a user meets: short, with shapes, units, lengths and seeds."""
+
+from html.parser import HTMLParser
+
+import pytest
+
+from resharpen.analyses import audit, explore
+from resharpen.analyses.head_classes import classify_heads
+from resharpen.models import load_checkpoint
+
+
+@pytest.fixture(scope="module")
+def result():
+    return audit("set-complement-post", lengths=[1, 2, 4, 8], n_sequences=8)
+
+
+class Tags(HTMLParser):
+    """Every tag that is opened is closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def check_html(text):
+    parser = Tags()
+    parser.feed(text)
+    parser.close()
+    assert not parser.open
+
+
+def test_a_checkpoint():
+    checkpoint = load_checkpoint("set-complement-post")
+    assert repr(checkpoint) == (
+        "Checkpoint(name set-complement-post; model 1 layers x 1 heads, d_model 64, d_vocab 32, "
+        f"20544 parameters; norms post (RMS); weights {', '.join(checkpoint.weights)}; task "
+        f"set-complement; made trained to length 8, seed {checkpoint.seed})"
+    )
+    constructed = repr(load_checkpoint("constructed-none"))
+    assert "made constructed in closed form" in constructed
+    check_html(checkpoint._repr_html_())
+    assert "20544 parameters" in checkpoint._repr_html_()
+
+
+def test_curves_findings_and_verdicts(result):
+    curve, finding, verdict = result.curves[0], result.findings[0], result.verdicts[0]
+    assert repr(curve) == (
+        "Curve(log n, full dispersion: upper bound of entropy (nats) at 4 points, n_key 1 to 8; "
+        "checkpoint set-complement-post, layer 0, head 0)"
+    )
+    assert repr(finding).startswith(
+        "Finding(holds: log n, full dispersion on entropy of set-complement-post, layer 0, head 0"
+    )
+    assert repr(finding).endswith(f"{finding.n_points} points)")
+    assert repr(verdict).startswith("Verdict(PASS on L0 H0: disperses, ")
+    assert "by a threshold of 0.25" in repr(verdict)
+    for item in (curve, finding, verdict, result):
+        check_html(item._repr_html_())
+        assert len(repr(item)) < 400
+    assert finding.sentence.replace("'", "&#x27;") in finding._repr_html_()
+    (head,) = classify_heads(result.table)
+    assert repr(head).startswith("HeadClass(set-complement-post, layer 0, head 0: ")
+    assert repr(head).endswith("nats, up to 8 keys)")
+
+
+def test_html_escapes_what_came_from_outside(result):
+    from dataclasses import replace
+
+    curve = replace(result.curves[0], name="<script>", source="<b>")
+    assert "<script>" not in curve._repr_html_() and "<b>" not in curve._repr_html_()
+    checkpoint = replace(load_checkpoint("set-complement-post"), name="<script>")
+    assert "<script>" not in checkpoint._repr_html_()
+
+
+def test_the_explorer():
+    pytest.importorskip("anywidget", reason="the explorer's live view needs anywidget")
+    explorer = explore("set-complement-post", lengths=(8, 16), n_sequences=2)
+    assert repr(explorer).startswith("Explorer(ExplorerState(set-complement-post: 1 layers x 1 ")
+    assert "lengths 8 to 16, 2 sequences a length, seed 0" in repr(explorer)
