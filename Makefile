@@ -12,7 +12,7 @@ SOURCES := $(sort $(shell find models interp analyses -type f -not -name '*.pyc'
 KEY     := $(shell (cat pyproject.toml constraints.txt; echo $(SOURCES)) | cksum | cut -d' ' -f1)
 READY   := $(VENV)/.ready-$(KEY)
 
-.PHONY: demo test test-fast check compat format docs docs-figures figure remedy-map clean
+.PHONY: demo test test-fast check compat format docs docs-figures figure notebooks remedy-map clean
 
 demo: $(READY)
 	$(BIN)/resharpen study set-complement --preset quick --out $(OUT)
@@ -53,6 +53,10 @@ docs: $(READY)
 docs-figures: $(READY)
 	$(BIN)/python examples/theory_figures.py
 	$(BIN)/python examples/tutorial_figures.py
+
+# The examples, run and kept with their figures as images.
+notebooks: $(READY)
+	$(BIN)/python examples/notebook_images.py examples/*.ipynb
 
 # The figure of the README, from the last demo's result.
 figure: $(READY)

@@ -115,6 +115,9 @@ def diagnose(
         device_map: For Hugging Face: as ``from_pretrained`` takes it.
         progress: ``True`` for a bar, or called as ``progress(done, total, length)``.
 
+    An interrupt (ctrl-C) leaves the model as it was and gives what the finished sequences say, with
+    a warning; with none finished it goes through.
+
     Raises:
         CheckpointError: If the model cannot be read.
         ValueError: If there is no such layer or head, its scores cannot be seen, or a length or
@@ -187,6 +190,7 @@ def diagnose(
             },
             seeds=[seed],
             checkpoints={} if facts.digest is None else {label: facts.digest},
+            completed=advance.complete,
         ),
         sentences=(sentence, _evidence(law), *notes),
     )

@@ -85,6 +85,9 @@ def measure_limits(
         device_map: For Hugging Face: as ``from_pretrained`` takes it.
         progress: ``True`` for a bar, or called as ``progress(done, total, length)``.
 
+    An interrupt (ctrl-C) leaves the model as it was and gives what the finished sequences say, with
+    a warning; with none finished it goes through.
+
     Returns:
         Table (:data:`resharpen.interp.limit_rows.LIMITS`), curves, a finding a curve, sentences.
 
@@ -136,6 +139,7 @@ def measure_limits(
             {**asked, "architecture": facts.architecture},
             seeds=[seed],
             checkpoints={} if facts.digest is None else {opened.label: facts.digest},
+            completed=advance.complete,
         ),
         sentences=(*_sentences(table, where), *facts.notes),
     )

@@ -9,8 +9,10 @@ arXiv 2512.10656; their constant is not known, so that curve is a conjecture.
 """
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from ..models.probes import Probe
 from .comparing import compare
 from .findings import Exponent, Finding
 from .fits import fit_exponent
+from .markup import html_table
 from .one_head import open_head
 from .progress import Progress, advancing
 from .provenance import provenance
@@ -100,6 +103,11 @@ class SamplingRate:
         place = format_place(self.checkpoint, self.layer, self.head)
         return f"SamplingRate({place} on {self.probe}: n^{self.exponent}, C {self.constant:.3g})"
 
+    def _repr_html_(self) -> str:
+        """The sentence and the findings, for a notebook."""
+        rows = [finding.row() for finding in self.result.findings]
+        return f"<p>{escape(self.sentence)}</p>{html_table(rows, badge='outcome')}"
+
 
 def measure_sampling_rate(
     source: Any,
@@ -151,6 +159,9 @@ def measure_sampling_rate(
         device_map: For Hugging Face: as ``from_pretrained`` takes it.
         progress: ``True`` for a bar, or called as ``progress(done, total, n)`` in sizes.
 
+    An interrupt (ctrl-C) leaves the model as it was and gives what the finished sizes say, with a
+    warning; with none finished it goes through.
+
     Raises:
         CheckpointError: If the model cannot be read.
         ValueError: If there is no such layer or head, its scores and values cannot be seen, or a
@@ -191,12 +202,20 @@ def measure_sampling_rate(
     }  # fmt: skip
     title = f"sampling keys of {opened.label} L{layer} H{head}"
     with advancing(progress, title, "size") as advance:
-        for done, size in enumerate(ladder, start=1):
-            generator = length_generator(seed, size)
-            found = sampling_errors(scores, values, size, n_draws, generator)[usable].numpy()
-            rows += _rows({**given, "n_key": size}, found)
-            if advance is not None:
+        try:
+            for done, size in enumerate(ladder, start=1):
+                generator = length_generator(seed, size)
+                found = sampling_errors(scores, values, size, n_draws, generator)[usable].numpy()
+                rows += _rows({**given, "n_key": size}, found)
                 advance(done, len(ladder), size)
+        except KeyboardInterrupt:
+            if not rows:
+                raise
+            warnings.warn(
+                f"interrupted: the table holds the first {advance.done} of {len(ladder)} sizes",
+                stacklevel=2,
+            )
+            ladder = ladder[: advance.done]
     measured = table(rows)
     errors = over(pick(measured, quantity="sampling_error"), "n_key")
     largest = over(pick(measured, quantity="largest_sampling_error"), "n_key")
@@ -229,6 +248,7 @@ def measure_sampling_rate(
              "exponent": finding.exponent.to_dict(), "architecture": facts.architecture},
             seeds=[seed],
             checkpoints={} if facts.digest is None else {opened.label: facts.digest},
+            completed=advance.complete,
         ),
         sentences=(*sentences, *facts.notes),
     )  # fmt: skip

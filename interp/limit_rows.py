@@ -4,7 +4,8 @@ The row functions of :mod:`.measures.limits` on whole rows of one head (:mod:`.h
 a sequence at each number of keys.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,8 +16,8 @@ from .head_rows import HeadRows, read_head_rows
 from .measures.dispersion import max_weight, score_spread
 from .measures.limits import jacobian_entry, jacobian_norm, selection_distance, separable_share
 from .profiling.result import Observable, Probing
+from .progress import Progress, advancing
 from .reduce import Moments
-from .sweeping import Progress
 from .tables import table
 
 LIMITS: dict[str, str] = {
@@ -64,12 +65,15 @@ def profile_limits(
     batch_tokens: int = 16384,
     past_positions: bool = False,
     stack: str | None = None,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
 ) -> pd.DataFrame:
     """Measure what one head of an adapted model can select, at each length.
 
     A causal model on a nested probe is run once, at the longest length; otherwise the last query
     of each length is read. A row that sees no more keys than one before it (a window) is left out.
+
+    An interrupt (ctrl-C) returns what the finished batches gave, with a warning (``n_obs`` says of
+    how many sequences); with none finished it goes through.
 
     Args:
         adapter: The model.
@@ -84,7 +88,8 @@ def profile_limits(
         batch_tokens: Most positions in one forward pass (but one sequence at least).
         past_positions: Run lengths that the model was not made for, where it can.
         stack: ``"decoder"``, ``"encoder"`` or ``"cross"``; ``None`` for the first that is shown.
-        progress: Called after each batch as ``progress(done, total, length)``, in sequences.
+        progress: ``True`` for a bar, or called after each batch as ``progress(done, total,
+            length)``, in sequences.
 
     Returns:
         The tidy table: the quantities of :data:`LIMITS`, over sequences; those of the values are
@@ -99,44 +104,47 @@ def profile_limits(
     selection_size(selected, 1)
     one_pass = adapter.description.causal is not False and probe.nested
     runs = [(asked[-1], tuple(asked))] if one_pass else [(length, ()) for length in asked]
+    finished: dict[int, list[list[_Rung]]] = {}
+    done, total = 0, n_sequences * len(runs)
+    try:
+        with advancing(progress, "limits", "sequence") as advance:
+            for length, n_key in runs:
+                for part in read_head_rows(
+                    adapter, probe, length, n_key, layer, head, n_sequences=n_sequences, seed=seed,
+                    batch_tokens=batch_tokens, past_positions=past_positions, stack=stack,
+                ):  # fmt: skip
+                    rungs = [_Rung(part, column, selected) for column in range(len(n_key or (0,)))]
+                    finished.setdefault(length, []).append(rungs)
+                    done += len(part.scores)
+                    advance(done, total, length)
+    except KeyboardInterrupt:
+        if not finished:
+            raise
+        warnings.warn(
+            f"interrupted: the table holds the {done} finished of {total} sequences", stacklevel=2
+        )
     rows: list[dict[str, Any]] = []
     known: set[int] = set()
-    done = 0
-    for length, n_key in runs:
-        found: list[_Rung] = [_Rung() for _ in n_key or (0,)]
-        for part in read_head_rows(
-            adapter, probe, length, n_key, layer, head, n_sequences=n_sequences, seed=seed,
-            batch_tokens=batch_tokens, past_positions=past_positions, stack=stack,
-        ):  # fmt: skip
-            for column, rung in enumerate(found):
-                rung.take(part, column, selected)
-            done += len(part.scores)
-            if progress is not None:
-                progress(done, n_sequences * len(runs), length)
+    for length, batches in finished.items():
         given = {"task": probe.name, **(labels or {}), "length": length, "layer": layer}
-        for rung in found:
-            if rung.n_key not in known:
-                known.add(rung.n_key)
-                rows += rung.rows({**given, "head": head})
+        for rungs in zip(*batches, strict=True):
+            n_key = max(rung.n_key for rung in rungs)
+            if n_key not in known:
+                known.add(n_key)
+                rows += _rows(rungs, {**given, "head": head, "n_key": n_key or None})
     return table(rows)
 
 
 class _Rung:
-    """What the rows of one number of keys gave."""
+    """What the rows of one number of keys gave in one batch."""
 
-    def __init__(self) -> None:
-        self.moments = {name: Moments() for name in LIMITS}
-        self.site = ""
-        self.n_key = 0
-
-    def take(self, part: HeadRows, column: int, selected: int | float) -> None:
-        """Take in the rows of one batch."""
+    def __init__(self, part: HeadRows, column: int, selected: int | float) -> None:
         scores, visible = part.scores[:, column], part.visible[:, column]
         weights, values = part.weights[:, column], part.values
         count = visible.sum(-1)
-        self.site, self.n_key = part.site, max(self.n_key, int(count.max()))
+        self.site, self.n_key = part.site, int(count.max())
         sizes = [selection_size(selected, max(1, n)) for n in count.tolist()]
-        of_row: dict[str, Tensor] = {
+        self.values: dict[str, Tensor] = {
             "jacobian_norm": jacobian_norm(weights, visible),
             "jacobian_entry": jacobian_entry(weights, visible),
             "max_weight": max_weight(weights, visible),
@@ -147,26 +155,34 @@ class _Rung:
         }
         if values is not None:
             lengths = torch.where(visible, values.norm(dim=-1), 0.0).amax(-1)
-            of_row["largest_value_norm"] = torch.where(count > 0, lengths, torch.nan)
-            of_row["selection_distance"] = _by_size(
-                selection_distance, weights, values, visible, sizes
-            )
-            of_row["separable_share"] = _by_size(separable_share, weights, values, visible, sizes)
-        for name, value in of_row.items():
-            self.moments[name].update(value)
+            self.values["largest_value_norm"] = torch.where(count > 0, lengths, torch.nan)
+            for name, measure in (
+                ("selection_distance", selection_distance),
+                ("separable_share", separable_share),
+            ):
+                self.values[name] = _by_size(measure, weights, values, visible, sizes)
 
-    def rows(self, given: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-        """Rows of the table."""
-        for name, unit in LIMITS.items():
-            row = {**given, "site": self.site, "quantity": name, "unit": unit}
-            if self.moments[name].shape is None:
-                yield {**row, "n_key": self.n_key or None, "status": "unavailable"}
-                continue
-            summary = self.moments[name].result()
-            n_obs = int(summary.n_obs)
-            row |= {"n_key": self.n_key or None, "status": "ok" if n_obs else "undefined"}
-            numbers = ("mean", "sem", "min", "max")
-            yield {**row, "n_obs": n_obs, **{key: float(getattr(summary, key)) for key in numbers}}
+
+def _rows(rungs: Sequence[_Rung], given: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    """Rows of the table for one number of keys, over all batches."""
+    for name, unit in LIMITS.items():
+        row = {**given, "site": rungs[0].site, "quantity": name, "unit": unit}
+        moments = Moments()
+        for rung in rungs:
+            if name in rung.values:
+                moments.update(rung.values[name])
+        if moments.shape is None:
+            yield {**row, "status": "unavailable"}
+            continue
+        summary = moments.result()
+        n_obs = int(summary.n_obs)
+        numbers = ("mean", "sem", "min", "max")
+        yield {
+            **row,
+            "status": "ok" if n_obs else "undefined",
+            "n_obs": n_obs,
+            **{key: float(getattr(summary, key)) for key in numbers},
+        }
 
 
 def _by_size(

@@ -6,7 +6,8 @@ of all its keys are formed (batch x n_key numbers), reduced to the statistics of
 queries and keys, and on finished patterns that come with their scores.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -25,9 +26,9 @@ from .profiling.observing import Reading
 from .profiling.places import Positions, find_positions
 from .profiling.result import Observable, Probing, cut
 from .profiling.reweighed import score_tile
-from .profiling.totals import Place, Totals, table_rows
+from .profiling.totals import Totals, add_readings, table_rows
+from .progress import Progress, advancing
 from .score_shapes import SCORE_STATISTICS, score_statistics
-from .sweeping import Progress
 from .tables import concatenate, table
 
 TOLERANCE = 0.05
@@ -202,13 +203,16 @@ def profile_score_rows(
     batch_tokens: int = 16384,
     past_positions: bool = False,
     stack: str | None = None,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
 ) -> pd.DataFrame:
     """Measure the scores of some heads of an adapted model over a ladder of lengths.
 
     A causal model on a nested probe is run once, at the longest length, whose rows have every
     smaller number of keys too. Otherwise each length is run, and rows near its full number of keys
     are read. Where the probe says which key a query needs, only such queries are read.
+
+    An interrupt (ctrl-C) returns what the finished batches gave, with a warning (``n_obs`` says of
+    how many sequences); with none finished it goes through.
 
     Args:
         adapter: The model.
@@ -222,7 +226,8 @@ def profile_score_rows(
         batch_tokens: Most positions in one forward pass (but one sequence at least).
         past_positions: Run lengths that the model was not made for, where it can.
         stack: ``"decoder"``, ``"encoder"`` or ``"cross"``; ``None`` for the first that is shown.
-        progress: Called after each batch as ``progress(done, total, length)``, in sequences.
+        progress: ``True`` for a bar, or called after each batch as ``progress(done, total,
+            length)``, in sequences.
 
     Returns:
         The tidy table: per head the quantities of :data:`SCORE_STATISTICS`, mean, sem and extremes
@@ -244,13 +249,49 @@ def profile_score_rows(
     one_pass = causal and probe.nested
     chosen = _Choice(_tolerance(asked), tuple(asked) if one_pass else None, rows_per_rung)
     runs = asked[-1:] if one_pass else asked
-    frames, done = [], 0
-    for length in runs:
+    finished: dict[int, list[list[Reading]]] = {}
+    done, total = 0, n_sequences * len(runs)
+    try:
+        with advancing(progress, "scores", "sequence") as advance:
+            for length, n_read, readings in _read_batches(
+                adapter, probe, runs, by_layer, chosen, n_sequences=n_sequences, seed=seed,
+                batch_tokens=batch_tokens, past_positions=past_positions, stack=stack,
+            ):  # fmt: skip
+                finished.setdefault(length, []).append(readings)
+                done += n_read
+                advance(done, total, length)
+    except KeyboardInterrupt:
+        if not finished:
+            raise
+        warnings.warn(
+            f"interrupted: the table holds the {done} finished of {total} sequences", stacklevel=2
+        )
+    given = {"task": probe.name, **(labels or {})}
+    return concatenate(
+        [table(table_rows(_total(batches), length, given)) for length, batches in finished.items()]
+    )
+
+
+def _read_batches(
+    adapter: Observable,
+    probe: Probing,
+    lengths: Iterable[int],
+    heads: Mapping[int, tuple[int, ...]],
+    chosen: "_Choice",
+    *,
+    n_sequences: int,
+    seed: int,
+    batch_tokens: int,
+    past_positions: bool,
+    stack: str | None,
+) -> Iterator[tuple[int, int, list[Reading]]]:
+    """Of each batch its length, how many sequences it had, and what was read."""
+    causal = adapter.description.causal is not False
+    for length in lengths:
         drawn = probe.sample(length_generator(seed, length), n_sequences, length)
         positions = find_positions(drawn, causal)
         ladder = chosen.ladder(int(positions.n_key.max()))
         batch = min(n_sequences, max(1, batch_tokens // drawn.tokens.shape[1]))
-        totals = Totals()
         for start in range(0, n_sequences, batch):
             arrays = cut(drawn, start, start + batch)
             tokens, part = arrays["tokens"], positions.part(start, start + batch)
@@ -259,7 +300,7 @@ def profile_score_rows(
             if relevant is not None and not bool((relevant >= 0).any()):
                 relevant = None
             queries = chosen.queries(part, ladder, relevant)
-            observer = ScoreObserver(by_layer, queries, ladder, part, relevant, stack)
+            observer = ScoreObserver(heads, queries, ladder, part, relevant, stack)
             adapter.observe(
                 tokens,
                 observer,
@@ -268,20 +309,21 @@ def profile_score_rows(
                 past_positions=past_positions,
                 last_only=True,
             )
-            missing = sorted(set(by_layer) - {reading.layer for reading in observer.readings})
+            missing = sorted(set(heads) - {reading.layer for reading in observer.readings})
             if missing:
                 raise ValueError(
                     f"layer {missing[0]} showed no attention; the model has "
                     f"{adapter.description.n_layers} layers, counted from 0"
                 )
-            for reading in observer.readings:
-                key = (reading.site, reading.layer, reading.quantity)
-                totals.places.setdefault(key, Place(reading)).take(reading)
-            done += len(tokens)
-            if progress is not None:
-                progress(done, n_sequences * len(runs), length)
-        frames.append(table(table_rows(totals, length, {"task": probe.name, **(labels or {})})))
-    return concatenate(frames)
+            yield length, len(tokens), observer.readings
+
+
+def _total(batches: Iterable[Iterable[Reading]]) -> Totals:
+    """What the batches of one length gave together."""
+    totals = Totals()
+    for readings in batches:
+        totals.places = add_readings(totals.places, readings)
+    return totals
 
 
 def _tolerance(lengths: list[int]) -> float:

@@ -1,7 +1,7 @@
 """Over lengths: one forward pass a batch, every quantity at the last query, one tidy table."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,13 +13,11 @@ from .capturing import HookedModel, capture
 from .drawing import Drawn, Sample, draw
 from .frozen import AloneScales, alone_scales, frozen_logits
 from .measures import MEASURES, Measure, get_measure
+from .progress import Progress, advancing
 from .readings import Reading, reads_site, site_readers
 from .reduce import Moments, VectorVariance
 from .tables import concatenate, table
 from .verify import is_causal, verify_taps
-
-Progress = Callable[[int, int, int], None]
-"""``progress(done, total, length)``, called after each batch: batches done, of how many, where."""
 
 LOGITS = "logits"
 """What the ``site`` column says for quantities of the model's output."""
@@ -88,7 +86,7 @@ def sweep(
     n_batches: int = 1,
     seed: int = 0,
     labels: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
     verify: bool = True,
 ) -> pd.DataFrame:
     """Measure a model at several lengths; returns the tidy table.
@@ -114,7 +112,8 @@ def sweep(
         seed: Seed of what is drawn (not a column of the table).
         labels: Values of the columns ``study``, ``checkpoint``, ``task`` and ``seed`` (the training
             seed); missing where not given.
-        progress: Called after each forward pass as ``progress(done, total, length)``.
+        progress: ``True`` for a bar, or called after each forward pass as ``progress(done, total,
+            length)``.
         verify: Check every site on a few short sequences before it is read
             (:mod:`resharpen.interp.verify`). The sites that fail are named in one warning, and
             their quantities get the status ``unavailable``.
@@ -130,19 +129,20 @@ def sweep(
     asked = tuple(lengths)
     tables: list[pd.DataFrame] = []
     try:
-        for frame in sweep_lengths(
-            model,
-            sample,
-            asked,
-            measures,
-            batch=batch,
-            n_batches=n_batches,
-            seed=seed,
-            labels=labels,
-            progress=progress,
-            verify=verify,
-        ):
-            tables.append(frame)
+        with advancing(progress, "sweep", "batch") as advance:
+            for frame in sweep_lengths(
+                model,
+                sample,
+                asked,
+                measures,
+                batch=batch,
+                n_batches=n_batches,
+                seed=seed,
+                labels=labels,
+                progress=advance,
+                verify=verify,
+            ):
+                tables.append(frame)
     except KeyboardInterrupt:
         if not tables:
             raise

@@ -68,6 +68,7 @@ class Profile:
         max_length: What the model was made for, or ``None``.
         batch: Sequences in one forward pass, the smallest that was needed, by length.
         notes: What a reader should know, one sentence each.
+        interrupted: Whether an interrupt ended the run; the table holds what was finished.
     """
 
     table: pd.DataFrame
@@ -78,11 +79,12 @@ class Profile:
     max_length: int | None = None
     batch: dict[int, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    interrupted: bool = False
 
     @property
     def complete(self) -> bool:
-        """Whether every length was finished."""
-        return self.lengths == self.asked
+        """Whether every sequence of every length was run."""
+        return self.lengths == self.asked and not self.interrupted
 
 
 def status_frame(counts: Iterable[tuple[int, str, str, int]]) -> pd.DataFrame:

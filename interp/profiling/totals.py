@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,9 @@ from torch import Tensor
 
 from ..reduce import Moments
 from .observing import ProfileObserver, Reading
+
+Key = tuple[str, int | None, str]
+"""Site, layer and quantity."""
 
 
 @dataclass
@@ -23,31 +27,56 @@ class Place:
     log_n_key: Tensor | int = 0
     n_undefined: Tensor | int = 0
 
-    def take(self, reading: Reading) -> None:
-        """Take in what one batch gave."""
+    def plus(self, reading: Reading) -> "Place":
+        """These accumulators with what one batch gave; they themselves stay as they are."""
         binned = reading.binned
-        if binned is not None:
-            self.moments.update(binned.mean)
-            self.n_rows = self.n_rows + binned.n_rows.sum(0)
-            self.log_n_key = self.log_n_key + binned.log_n_key.sum(0)
-            self.n_undefined = self.n_undefined + binned.n_undefined.sum(0)
+        if binned is None:
+            return self
+        return Place(
+            self.first,
+            copy(self.moments).update(binned.mean),
+            self.n_rows + binned.n_rows.sum(0),
+            self.log_n_key + binned.log_n_key.sum(0),
+            self.n_undefined + binned.n_undefined.sum(0),
+        )
 
 
 @dataclass
 class Totals:
-    """What the batches of one length gave."""
+    """What the batches of one length gave.
 
-    places: dict[tuple[str, int | None, str], Place] = field(default_factory=dict)
+    Attributes:
+        places: Accumulators by site, layer and quantity.
+        statuses: Rows of attention by status, for each site.
+        batch: Sequences in one forward pass.
+        n_sequences: Sequences that were taken in.
+    """
+
+    places: dict[Key, Place] = field(default_factory=dict)
     statuses: dict[str, Counter[str]] = field(default_factory=dict)
     batch: int = 0
+    n_sequences: int = 0
 
     def take(self, observer: ProfileObserver) -> None:
-        """Take in everything that the observer of one finished batch found."""
-        for reading in observer.readings:
-            key = (reading.site, reading.layer, reading.quantity)
-            self.places.setdefault(key, Place(reading)).take(reading)
+        """Take in everything that the observer of one finished batch found.
+
+        All of it or, interrupted, nothing: a place that has seen a batch which others have not
+        would be no mean over the same sequences.
+        """
+        places, statuses = add_readings(self.places, observer.readings), dict(self.statuses)
         for site, counts in observer.statuses.items():
-            self.statuses.setdefault(site, Counter()).update(counts)
+            statuses[site] = statuses.get(site, Counter()) + Counter(counts)
+        n_sequences = self.n_sequences + len(observer.positions.shown)
+        self.places, self.statuses, self.n_sequences = places, statuses, n_sequences
+
+
+def add_readings(places: Mapping[Key, Place], readings: Iterable[Reading]) -> dict[Key, Place]:
+    """The accumulators with what one batch gave; those that were given stay as they are."""
+    found = dict(places)
+    for reading in readings:
+        key = (reading.site, reading.layer, reading.quantity)
+        found[key] = found.get(key, Place(reading)).plus(reading)
+    return found
 
 
 def table_rows(totals: Totals, length: int, labels: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

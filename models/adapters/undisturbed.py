@@ -10,9 +10,9 @@ from torch import nn
 def evaluating(*roots: nn.Module) -> Iterator[None]:
     """Put every submodule into evaluation mode; afterwards each is as it was before."""
     modes = [(part, part.training) for root in roots for part in root.modules()]
-    for part, _ in modes:
-        part.training = False
     try:
+        for part, _ in modes:
+            part.training = False
         yield
     finally:
         for part, training in reversed(modes):

@@ -1,7 +1,8 @@
 """The one training loop: a configuration, a task and seeds become checkpoints."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -43,6 +44,10 @@ def train(
     exact next-token distribution. Batches and dropout depend on the seed and the step alone, so a
     run that was killed and resumes from ``folder`` ends with the same weights, bit for bit on one
     machine.
+
+    An interrupt (ctrl-C) goes through: a model in the middle of its schedule is not what was asked
+    for. With ``folder`` the same call goes on from the last saved state, which a note on the
+    interrupt names; without one nothing is kept.
 
     Args:
         cfg: Model to train; its vocabulary must be the task's.
@@ -93,24 +98,25 @@ def train(
         disable=not progress,
         leave=False,
     )
-    for step in bar:
-        for group in optimizer.param_groups:
-            group["lr"] = training.rate_at(step)
-        loss = _seed_losses(stack, task, training, seeds, step)
-        if not torch.isfinite(loss).all():
-            raise TrainingDiverged(_divergence(seeds, loss, step, place))
-        # Saved here, once these weights are known to give a finite loss.
-        if place is not None and step % training.save_every == 0 and step > start:
-            save_state(place, identity, step, torch.stack(history), stack, optimizer, averages)
-        optimizer.zero_grad(set_to_none=True)
-        loss.sum().backward()
-        optimizer.step()
-        if on_sphere:
-            normalise_weights(zip(stack.names, stack.weights, strict=True))
-        averages.update(stack, step + 1)
-        history.append(loss.detach())
-        if on_step is not None:
-            on_step(step + 1, loss.detach())
+    with _noting_interrupts(place):
+        for step in bar:
+            for group in optimizer.param_groups:
+                group["lr"] = training.rate_at(step)
+            loss = _seed_losses(stack, task, training, seeds, step)
+            if not torch.isfinite(loss).all():
+                raise TrainingDiverged(_divergence(seeds, loss, step, place))
+            # Saved here, once these weights are known to give a finite loss.
+            if place is not None and step % training.save_every == 0 and step > start:
+                save_state(place, identity, step, torch.stack(history), stack, optimizer, averages)
+            optimizer.zero_grad(set_to_none=True)
+            loss.sum().backward()
+            optimizer.step()
+            if on_sphere:
+                normalise_weights(zip(stack.names, stack.weights, strict=True))
+            averages.update(stack, step + 1)
+            history.append(loss.detach())
+            if on_step is not None:
+                on_step(step + 1, loss.detach())
     return [
         Checkpoint(
             config=cfg,
@@ -188,12 +194,29 @@ def _check_run(
         )
 
 
+@contextmanager
+def _noting_interrupts(place: Path | None) -> Iterator[None]:
+    """Let an interrupt go through, with a note of what is left."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        goes_on = place is not None and (place / STATE_FILE).exists()
+        then = "the same call goes on from there" if goes_on else "the same call starts afresh"
+        interrupt.add_note(f"training was interrupted: {_kept(place)}; {then}")
+        raise
+
+
+def _kept(place: Path | None) -> str:
+    if place is None:
+        return "no state was kept (no folder was given)"
+    if not (place / STATE_FILE).exists():
+        return f"no state was saved in {place} yet"
+    return f"the last good state is kept in {place / STATE_FILE}"
+
+
 def _divergence(seeds: Sequence[int], loss: Tensor, step: int, place: Path | None) -> str:
     broken = [seed for seed, value in zip(seeds, loss, strict=True) if not torch.isfinite(value)]
-    kept = "no state was kept (no folder was given)"
-    if place is not None and (place / STATE_FILE).exists():
-        kept = f"the last good state is kept in {place / STATE_FILE}"
     return (
         f"the loss of seed {', '.join(map(str, broken))} stopped being finite at step {step}: "
-        f"lower the learning rate or lengthen the warm-up; {kept}"
+        f"lower the learning rate or lengthen the warm-up; {_kept(place)}"
     )
