@@ -15,6 +15,7 @@ import pandas as pd
 
 from ..interp.drawing import length_generator
 from ..interp.profiling import Probing, Profile, profile
+from ..interp.progress import Progress, advancing
 from ..interp.remedies import NormGain
 from ..interp.tables import concatenate
 from ..interp.token_paths import TokenPaths, follow_tokens
@@ -30,7 +31,6 @@ from .head_classes import classify_heads
 from .head_records import HeadClass
 from .head_verdicts import judge_heads
 from .lengths import fitting_lengths
-from .progress import Progress, advancing
 from .provenance import provenance
 from .result import StudyResult
 from .rows import distinct, over, pick

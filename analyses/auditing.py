@@ -15,6 +15,7 @@ import pandas as pd
 
 from ..interp.capturing import HookedModel
 from ..interp.drawing import Sample
+from ..interp.progress import Progress, advancing
 from ..interp.sweeping import sweep
 from ..interp.tables import concatenate
 from ..interp.theory import Curve
@@ -35,7 +36,6 @@ from .expectations import (
 )
 from .judgement import judge
 from .lengths import default_lengths
-from .progress import Progress, advancing
 from .provenance import provenance
 from .result import StudyResult
 from .thresholds import HeadThresholds, Thresholds

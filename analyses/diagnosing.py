@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..interp.progress import Progress, advancing
 from ..interp.score_rows import profile_score_rows
 from ..interp.theory import (
     Curve,
@@ -46,7 +47,6 @@ from .findings import Verdict
 from .growth_laws import fit_growth
 from .head_ladders import HeadLadders, read_heads
 from .one_head import open_head
-from .progress import Progress, advancing
 from .provenance import provenance
 from .recommendations import WEIGHT, Recommendation, recommend
 from .result import StudyResult

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from ..interp.limit_rows import profile_limits
+from ..interp.progress import Progress, advancing
 from ..interp.theory import (
     Curve,
     jacobian_bound_curves,
@@ -27,7 +28,6 @@ from ..models.probes import Probe
 from .bounds import compare_everywhere
 from .fits import fit_exponent
 from .one_head import open_head
-from .progress import Progress, advancing
 from .provenance import provenance
 from .result import StudyResult
 from .rows import over, pick

@@ -22,6 +22,7 @@ import torch
 
 from ..interp.drawing import length_generator
 from ..interp.head_rows import HeadRows, read_head_rows
+from ..interp.progress import Progress, advancing
 from ..interp.sampling_error import sampling_errors, sampling_scale
 from ..interp.tables import table
 from ..interp.theory import Curve, sampling_error_curve, sampling_error_rate
@@ -31,7 +32,6 @@ from .findings import Exponent, Finding
 from .fits import fit_exponent
 from .markup import html_table
 from .one_head import open_head
-from .progress import Progress, advancing
 from .provenance import provenance
 from .result import StudyResult
 from .rows import over, pick

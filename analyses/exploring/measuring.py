@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ...interp.progress import Progress
 from ...models.probes import Probe, TaskProbe
 from ..adapted import audit_adapted
 from ..head_ladders import read_heads
 from ..one_head import open_head
-from ..progress import Progress
 from ..rows import distinct, over, pick, plain
 from ..thresholds import HeadThresholds
 from .state import OUTPUT, ExplorerState

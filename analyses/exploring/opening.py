@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from ...interp.progress import Progress
 from ...models.probes import Probe
-from ..progress import Progress
 from .measuring import open_explorer
 from .widget import Explorer, check_widgets
 
