@@ -1,7 +1,8 @@
 """The adapter: one model, shown to an observer, left as it was.
 
 A model of your own takes about ten lines. Say how attention's inputs are had; everything else
-(evaluation mode, streams, norms, restoring the model) is done here::
+(evaluation mode, streams, norms, restoring the model) is done here. What the observer returns goes
+in place of attention's output: that is how the records are checked, and how a remedy is tried::
 
     class MyAdapter(Adapter):
         def watch(self, observer):
@@ -9,7 +10,8 @@ A model of your own takes about ten lines. Say how attention's inputs are had; e
                 def look(attention, args, output, layer=layer):
                     query, key, value = attention.project(args[0])
                     seen = AttentionSeen(layer, query, key, value, scale=0.125, causal=True)
-                    observer.attention(seen)
+                    z = observer.attention(seen)  # what the record stands for, or None
+                    return None if z is None else attention.merge(z)
                 yield block.attention.register_forward_hook(look)
 
     facts = describe(model, n_layers=2, n_heads=4, d_vocab=50)
@@ -121,7 +123,9 @@ class Adapter:
     def watch(self, observer: Observer) -> Iterable[Handle]:
         """Yield handles, each showing attention to the observer until it is removed.
 
-        Override this; the handles are removed after the run, also when it fails.
+        Override this; the handles are removed after the run, also when it fails. The output
+        ``[batch, head, query, d_value]`` that ``observer.attention`` returns, if it is not
+        ``None``, must go on as the layer's: an adapter that drops it is refused.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must define watch(observer), which yields the handles of hooks "

@@ -52,6 +52,15 @@ class _Formula(_Null):
         return attend(seen)[0].to(seen.query.dtype)
 
 
+class _Nothing(_Null):
+    """An observer that returns no number, which any use of attention's output would spread."""
+
+    def attention(self, seen: AttentionSeen) -> Tensor | None:
+        value = seen.value
+        shape = (*seen.query.shape[:3], value.shape[-1])
+        return torch.full(shape, torch.nan, dtype=seen.query.dtype, device=value.device)
+
+
 def check_adapter(adapter: Adapter) -> Adapter:
     """Check an adapter on a few tokens, find its padding behaviour, and return it.
 
@@ -59,7 +68,8 @@ def check_adapter(adapter: Adapter) -> Adapter:
     is replaced by the formula that the records stand for.
 
     Raises:
-        ValueError: If observing changes the outputs, or the records do not explain them.
+        ValueError: If observing changes the outputs, what the observer returns does not reach
+            them, or the records do not explain them.
     """
     facts = adapter.description
     tokens = probe_tokens(facts)
@@ -79,6 +89,12 @@ def check_adapter(adapter: Adapter) -> Adapter:
         raise ValueError(
             f"observing {facts.architecture} changes its outputs (by {error:.2g} of the largest), "
             "so what would be measured is not the model"
+        )
+    if observer.attention_seen and bool(adapter.observe(tokens, _Nothing()).isfinite().all()):
+        raise ValueError(
+            f"{type(adapter).__name__} drops what observer.attention(seen) returns, so that its "
+            "records cannot be checked and a remedy would change nothing: let the hook return it "
+            "as attention's output"
         )
     formula = adapter.observe(tokens, _Formula())
     error = largest_error(plain, formula, everything)

@@ -37,18 +37,24 @@ class Scored(nn.Module):
         self.law = law
         self.scores = nn.Embedding.from_pretrained(torch.as_tensor(scores).float()[:, None])
 
+    def project(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        key = self.scores(tokens)[:, None]
+        log_n = torch.arange(1, key.shape[2] + 1).log()
+        factor = {"constant": torch.ones_like(log_n), "log_n": log_n}[self.law]
+        return factor[None, None, :, None].expand(key.shape[0], 1, -1, 1), key
+
     def forward(self, tokens: Tensor) -> Tensor:
-        return self.scores(tokens)
+        query, key = self.project(tokens)
+        attend = nn.functional.scaled_dot_product_attention
+        return attend(query, key, key, is_causal=True, scale=1.0)[:, 0]
 
 
 class ScoredAdapter(Adapter):
     def watch(self, observer: Any) -> Any:
-        def look(module: Any, args: Any, output: Tensor) -> None:
-            key = output[:, None]
-            log_n = torch.arange(1, key.shape[2] + 1).log()
-            factor = {"constant": torch.ones_like(log_n), "log_n": log_n}[module.law]
-            query = factor[None, None, :, None].expand(key.shape[0], 1, -1, 1)
-            observer.attention(AttentionSeen(0, query, key, key, scale=1.0, causal=True))
+        def look(module: Any, args: Any, output: Tensor) -> Tensor | None:
+            query, key = module.project(args[0])
+            z = observer.attention(AttentionSeen(0, query, key, key, scale=1.0, causal=True))
+            return None if z is None else z[:, 0]
 
         yield self.module.register_forward_hook(look)
 

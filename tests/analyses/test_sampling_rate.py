@@ -26,24 +26,31 @@ class Known(nn.Module):
         table = np.concatenate([scores[:, None], values], axis=1)
         self.table = nn.Embedding.from_pretrained(torch.as_tensor(table).float())
 
+    def project(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        table = self.table(tokens)[:, None]
+        key, value = table[..., :1], table[..., 1:]
+        return torch.ones_like(key), key, value
+
     def forward(self, tokens: Tensor) -> Tensor:
-        return self.table(tokens)
+        query, key, value = self.project(tokens)
+        attend = nn.functional.scaled_dot_product_attention
+        return attend(query, key, value, is_causal=True, scale=1.0)[:, 0]
 
 
 class KnownAdapter(Adapter):
     finished = False
 
     def watch(self, observer: Any) -> Iterator[Any]:
-        def look(module: Any, args: Any, output: Tensor) -> None:
-            key, value = output[:, None, :, :1], output[:, None, :, 1:]
+        def look(module: Any, args: Any, output: Tensor) -> Tensor | None:
+            query, key, value = module.project(args[0])
             if self.finished:
                 n = key.shape[2]
                 visible = torch.ones(n, n).tril().bool()[None, None]
                 scores = key.mT.expand(-1, -1, n, -1).masked_fill(~visible, -torch.inf)
                 observer.pattern(PatternSeen(0, scores.softmax(-1), visible, scores))
-            else:
-                one = torch.ones_like(key)
-                observer.attention(AttentionSeen(0, one, key, value, scale=1.0, causal=True))
+                return None
+            z = observer.attention(AttentionSeen(0, query, key, value, scale=1.0, causal=True))
+            return None if z is None else z[:, 0]
 
         yield self.module.register_forward_hook(look)
 

@@ -20,7 +20,11 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         query, key, value = self.project(x)
-        mixed = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.merge(
+            nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        )
+
+    def merge(self, mixed: Tensor) -> Tensor:
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 
@@ -48,14 +52,55 @@ class Model(nn.Module):
 
 
 class MyAdapter(Adapter):
+    scale, causal, hands_over = 0.5, True, True
+
     def watch(self, observer: Any) -> Any:
         for layer, block in enumerate(self.module.layers):
 
-            def look(attention: Any, args: Any, output: Any, layer: int = layer) -> None:
+            def look(attention: Any, args: Any, output: Any, layer: int = layer) -> Any:
                 query, key, value = attention.project(args[0])
-                observer.attention(AttentionSeen(layer, query, key, value, scale=0.5, causal=True))
+                mixed = observer.attention(
+                    AttentionSeen(layer, query, key, value, scale=self.scale, causal=self.causal)
+                )
+                return attention.merge(mixed) if self.hands_over and mixed is not None else None
 
             yield block.attention.register_forward_hook(look)
+
+
+class WrongScale(MyAdapter):
+    scale = 1.0
+
+
+class NoMask(MyAdapter):
+    causal = False
+
+
+class Dropping(MyAdapter):
+    hands_over = False
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (WrongScale, "in a way that this toolkit does not know"),
+        (NoMask, "in a way that this toolkit does not know"),
+        (Dropping, "Dropping drops what observer.attention"),
+    ],
+)
+def test_an_adapter_whose_records_do_not_explain_the_model_is_refused(
+    kind: type[MyAdapter], words: str
+) -> None:
+    model = Model()
+    with pytest.raises(ValueError, match=words):
+        adapt(kind(model, describe(model, n_layers=2, n_heads=2, d_vocab=50), blocks=model.layers))
+
+
+def test_attention_that_counts_for_nothing_yet_is_no_reason_to_refuse() -> None:
+    model = Model()
+    for block in model.layers:
+        nn.init.zeros_(block.attention.out.weight)
+    facts = describe(model, n_layers=2, n_heads=2, d_vocab=50)
+    adapt(MyAdapter(model, facts, blocks=model.layers))
 
 
 def test_an_adapter_of_your_own(tokens, recorder) -> None:
