@@ -135,7 +135,8 @@ class Attention(nn.Module):
     def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
         """Attend; see the class for the formula."""
         z = self.hook_z(self.attend(self.inputs(x)))
-        out = einsum(z, self.W_O, "batch pos head d_head, head d_head d_model -> batch pos d_model")
+        # One product over all heads: sum over head and d_head of z W_O.
+        out = z.flatten(2) @ self.W_O.flatten(0, 1)
         return out if self.b_O is None else out + self.b_O
 
     def inputs(self, x: Float[Tensor, "batch pos d_model"]) -> AttentionInputs:

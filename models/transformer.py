@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformer_lens import FactoredMatrix, HookedRootModule
@@ -179,7 +178,7 @@ class Transformer(HookedRootModule):
         return x
 
     def _unembed(self, x: Tensor) -> Tensor:
-        logits = einsum(x, self.W_U, "batch pos d_model, d_model d_vocab -> batch pos d_vocab")
+        logits = x @ self.W_U
         return logits if self.unembed.b_U is None else logits + self.unembed.b_U
 
     def run_with_cache(

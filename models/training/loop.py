@@ -162,6 +162,8 @@ def _seed_losses(
         wanted = torch.stack([batch.next_tokens for batch in batches]).flatten()
     else:
         wanted = torch.stack([batch.targets for batch in batches]).flatten(0, 2)
+    if len(seeds) == 1:
+        return F.cross_entropy(logits.flatten(0, 2), wanted)[None]
     losses = F.cross_entropy(logits.flatten(0, 2), wanted, reduction="none")
     return losses.view(len(seeds), -1).mean(1)
 

@@ -22,6 +22,7 @@ from resharpen.analyses import (
     plot_sampling_error,
     plot_score_laws,
 )
+from resharpen.analyses.figures.paper import plot_length_law
 from resharpen.interp import theory
 from resharpen.interp.tables import table
 from resharpen.interp.theory import Curve
@@ -30,6 +31,7 @@ DRAWN: dict[str, tuple[Callable[..., go.Figure], str, str]] = {
     "error": (plot_error, "total_variation", "ratio"),
     "dispersion": (plot_dispersion, "entropy", "nats"),
     "displacement": (plot_displacement, "displacement", "logit"),
+    "length_law": (plot_length_law, "displacement", "logit"),
     "rescaling": (plot_rescaling, "rescale_gain", "ratio"),
     "score_laws": (plot_score_laws, "log_accumulation_scale", "1"),
     "limits": (plot_limits, "separable_share", "ratio"),

@@ -75,7 +75,7 @@ def test_notebooks_run(notebook: str, tmp_path: Path) -> None:
     outputs = [output for cell in content.cells for output in cell.get("outputs", [])]
     assert not [output for output in outputs if output.get("name") == "stderr"]
     kinds = {kind for output in outputs for kind in output.get("data", {})}
-    assert {"application/vnd.plotly.v1+json", "text/html"} <= kinds
+    assert "application/vnd.plotly.v1+json" in kinds
 
 
 def test_the_readmes_python_runs(tmp_path: Path) -> None:

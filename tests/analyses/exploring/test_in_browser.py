@@ -107,7 +107,11 @@ def lab(tmp_path, checkpoint):
         yield place, notebook
     finally:
         server.terminate()
-        server.wait(30)
+        try:
+            server.wait(30)
+        except subprocess.TimeoutExpired:  # A busy kernel can keep it.
+            server.kill()
+            server.wait()
         log.close()
 
 
