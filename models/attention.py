@@ -288,7 +288,9 @@ def _blocks(inputs: AttentionInputs) -> list[tuple[int, int]]:
 
 
 def _project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    out = einsum(x, weight, "batch pos d_model, head d_model d_head -> batch pos head d_head")
+    # One product for all heads: [batch, pos, d_model] times [d_model, head * d_head].
+    heads, _, d_head = weight.shape
+    out = (x @ weight.movedim(0, 1).flatten(1)).unflatten(-1, (heads, d_head))
     return out if bias is None else out + bias
 
 
