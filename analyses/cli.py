@@ -230,7 +230,7 @@ class Study:
         cache: Folder of what is made once; by default the user's cache folder. The same command
             goes on from there after an interrupt.
         jobs: Trainings and measurements side by side; by default one a core.
-        backend: Where the cells of the remedies study run: local processes, a Dask cluster, or Ray.
+        backend: Where they run: local processes, a Dask cluster, or Ray (set-complement: local).
         address: Address of a running Dask scheduler or Ray head; by default one is started here.
     """
 
