@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 COMPAT ?= .venv-compat
 OUT    ?= results/set-complement
-# Processes that share the tests.
+# Processes that share the tests, with one thread each.
 JOBS   ?= 2
 
 BIN     := $(VENV)/bin
@@ -18,10 +18,10 @@ demo: $(READY)
 	$(BIN)/resharpen study set-complement --preset quick --out $(OUT)
 
 test: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-fast: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
 
 check: $(READY)
 	$(BIN)/ruff format --check .
