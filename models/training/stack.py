@@ -14,7 +14,7 @@ from ..transformer import Transformer
 class StackedTransformer(nn.Module):
     """``len(seeds)`` transformers side by side; their gradients and AdamW steps are independent.
 
-    One batched matrix product a layer replaces one a seed: 0.6 of the time of training the
+    One batched matrix product a layer replaces one a seed: 0.6 to 0.7 of the time of training the
     seeds one after another at the sizes of the set-complement recipe (``benchmarks/training.py``).
     A single seed is run as the plain model that it is, without the cost of ``vmap``.
 
