@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float64
 from torch import Tensor
 
 from ..models.observed import AttentionSeen, NormSeen, PatternSeen, StreamSeen
+from .arguments import check_counts
 from .drawing import length_generator
 from .profiling.attention_rows import attention_rule
 from .profiling.places import find_positions
@@ -155,9 +156,7 @@ def read_head_rows(
         ValueError: If there is no such layer or head, no query sees so many tokens, an argument is
             out of range, or the layer's weights are no softmax of scores that it shows.
     """
-    for name, number in (("n_sequences", n_sequences), ("batch_tokens", batch_tokens)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ValueError(f"{name} must be a whole number, 1 or more; got {number!r}")
+    check_counts(n_sequences=n_sequences, batch_tokens=batch_tokens)
     drawn = probe.sample(length_generator(seed, length), n_sequences, length)
     positions = find_positions(drawn, adapter.description.causal is not False)
     queries = tuple(_find_query(positions.n_key, size) for size in n_key)

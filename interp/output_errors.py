@@ -29,6 +29,7 @@ import pandas as pd
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from .arguments import check_counts, check_labels
 from .capturing import evaluating
 from .drawing import Sample, draw, length_generator
 from .measures import (
@@ -40,7 +41,7 @@ from .measures import (
     total_variation,
 )
 from .reduce import Moments
-from .sweeping import LABELS, LOGITS, check_lengths, check_positions
+from .sweeping import LOGITS, check_lengths, check_positions
 from .tables import table
 
 SEQUENCE_ERRORS: dict[str, str] = {
@@ -100,12 +101,8 @@ def sequence_errors(
         TypeError: If the model's output is not logits.
     """
     asked = check_lengths(lengths)
-    if isinstance(n_sequences, bool) or not isinstance(n_sequences, int) or n_sequences < 1:
-        raise ValueError(f"n_sequences must be a whole number, 1 or more; got {n_sequences!r}")
-    given = dict(labels or {})
-    strange = [key for key in given if key not in LABELS]
-    if strange:
-        raise ValueError(f"labels may be {', '.join(LABELS)}; got {', '.join(map(repr, strange))}")
+    check_counts(n_sequences=n_sequences)
+    given = check_labels(labels)
     sizes: dict[int, tuple[int, int]] = {}
     for length in asked:
         first = draw(sample, seed, length, 1)
@@ -190,17 +187,10 @@ def _rows(
     moments: Mapping[str, Moments], place: Mapping[str, Any], pos: int
 ) -> Iterator[dict[str, Any]]:
     for quantity, unit in SEQUENCE_ERRORS.items():
-        summary = moments[quantity].result()
-        mean = float(summary.mean)
         yield {
             **place,
             "n_key": pos if quantity in LAST else None,
             "quantity": quantity,
             "unit": unit,
-            "mean": mean,
-            "sem": float(summary.sem),
-            "n_obs": int(summary.n_obs),
-            "min": float(summary.min),
-            "max": float(summary.max),
-            "status": "undefined" if mean != mean else "ok",
+            **moments[quantity].result().cells(),
         }

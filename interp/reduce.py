@@ -6,6 +6,7 @@ which the parts were merged (to rounding). Both accumulators take a batch on the
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -32,6 +33,21 @@ class Summary:
     min: Float[Tensor, "*place"]
     max: Float[Tensor, "*place"]
     undefined: Int[Tensor, "*place"]
+
+    def cells(self) -> dict[str, Any]:
+        """The cells of one row of the tidy table, where there is one place only.
+
+        ``mean``, ``sem``, ``n_obs``, ``min``, ``max``; ``status`` is undefined without a mean.
+        """
+        mean = float(self.mean)
+        return {
+            "mean": mean,
+            "sem": float(self.sem),
+            "n_obs": int(self.n_obs),
+            "min": float(self.min),
+            "max": float(self.max),
+            "status": "undefined" if mean != mean else "ok",
+        }
 
 
 def _double(values: Tensor) -> Tensor:

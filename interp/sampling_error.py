@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
+from .arguments import check_counts
+
 _CHUNK = 2**22
 """Counts held at a time."""
 
@@ -41,9 +43,7 @@ def sampling_errors(
 
     Source: the quantity of theory 8, for one query.
     """
-    for name, number in (("n_key", n_key), ("n_draws", n_draws)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ValueError(f"{name} must be a whole number, 1 or more; got {number!r}")
+    check_counts(n_key=n_key, n_draws=n_draws)
     rows, vectors = _flat(scores, values)
     found = [
         _errors_of_row(row, vector, n_key, n_draws, generator)

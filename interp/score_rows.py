@@ -18,6 +18,7 @@ from jaxtyping import Float64, Int
 from torch import Tensor
 
 from ..models.observed import AttentionSeen, NormSeen, PatternSeen, StreamSeen
+from .arguments import check_counts
 from .attention_statistics import AttentionRule
 from .drawing import length_generator
 from .profiling.attention_rows import attention_rule, most_keys
@@ -238,10 +239,7 @@ def profile_score_rows(
             not show its scores.
     """
     asked = sorted({int(length) for length in lengths})
-    for name, number in (("n_sequences", n_sequences), ("rows_per_rung", rows_per_rung),
-                         ("batch_tokens", batch_tokens)):  # fmt: skip
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ValueError(f"{name} must be a whole number, 1 or more; got {number!r}")
+    check_counts(n_sequences=n_sequences, rows_per_rung=rows_per_rung, batch_tokens=batch_tokens)
     if not asked or asked[0] < 1 or not heads:
         raise ValueError(f"lengths must be 1 or more and a head be named; got {asked}, {heads}")
     by_layer = {layer: tuple(sorted(h for at, h in heads if at == layer)) for layer, _ in heads}

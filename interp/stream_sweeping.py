@@ -19,6 +19,7 @@ import pandas as pd
 from torch import Tensor
 
 from ..models.sites import Site, list_sites
+from .arguments import check_counts, check_labels
 from .capturing import HookedModel, capture
 from .drawing import Sample, draw
 from .reduce import Moments
@@ -29,7 +30,7 @@ from .stream_values import (
     check_quantities,
     step_values,
 )
-from .sweeping import LABELS, check_lengths, check_positions
+from .sweeping import check_lengths, check_positions
 from .tables import concatenate, table
 from .verify import verify_taps
 
@@ -127,15 +128,10 @@ def stream_rows(
             no stream, or a boundary fails its check.
     """
     asked = check_lengths(lengths)
-    for name, number in (("n_sequences", n_sequences), ("batch", batch)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ValueError(f"{name} must be a whole number, 1 or more; got {number!r}")
+    check_counts(n_sequences=n_sequences, batch=batch)
     if not -1.0 < threshold < 1.0:
         raise ValueError(f"threshold must be a cosine between -1 and 1; got {threshold}")
-    given = dict(labels or {})
-    strange = [key for key in given if key not in LABELS]
-    if strange:
-        raise ValueError(f"labels may be {', '.join(LABELS)}; got {', '.join(map(repr, strange))}")
+    given = check_labels(labels)
     wanted = check_quantities(quantities, STREAM_UNITS)
     boundaries = list_boundaries(model)
     for length in asked:
@@ -191,18 +187,11 @@ def _measured(
 def _row(
     place: Mapping[str, Any], boundary: Boundary, quantity: str, total: Moments
 ) -> dict[str, Any]:
-    summary = total.result()
-    mean = float(summary.mean)
     return {
         **place,
         "layer": boundary.layer,
         "site": boundary.site.name,
         "quantity": quantity,
         "unit": STREAM_UNITS[quantity],
-        "mean": mean,
-        "sem": float(summary.sem),
-        "n_obs": int(summary.n_obs),
-        "min": float(summary.min),
-        "max": float(summary.max),
-        "status": "undefined" if mean != mean else "ok",
+        **total.result().cells(),
     }

@@ -9,6 +9,7 @@ import pandas as pd
 from torch import Tensor
 
 from ..models.sites import Site, list_sites, weight_rule
+from .arguments import check_counts, check_labels
 from .capturing import HookedModel, capture
 from .drawing import Drawn, Sample, draw
 from .frozen import AloneScales, alone_scales, frozen_logits
@@ -21,9 +22,6 @@ from .verify import is_causal, verify_taps
 
 LOGITS = "logits"
 """What the ``site`` column says for quantities of the model's output."""
-
-LABELS = ("study", "checkpoint", "task", "seed")
-"""Columns that the caller fills in."""
 
 _N_VERIFIED = 4
 
@@ -174,13 +172,8 @@ def sweep_lengths(
         ValueError: As :func:`sweep`.
     """
     asked = check_lengths(lengths)
-    for name, number in (("batch", batch), ("n_batches", n_batches)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ValueError(f"{name} must be a whole number, 1 or more; got {number!r}")
-    given = dict(labels or {})
-    strange = [key for key in given if key not in LABELS]
-    if strange:
-        raise ValueError(f"labels may be {', '.join(LABELS)}; got {', '.join(map(repr, strange))}")
+    check_counts(batch=batch, n_batches=n_batches)
+    given = check_labels(labels)
     explicit = measures is not None
     wanted = (
         [get_measure(name) for name in dict.fromkeys(measures)]

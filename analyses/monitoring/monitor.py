@@ -26,6 +26,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from ...interp.arguments import check_counts
 from ...interp.drawing import length_generator
 from ...interp.entropy_curves import EntropyCurve, entropy_curves
 from ...models.adapters import Adapter, adapt
@@ -98,9 +99,7 @@ class DispersionMonitor:
                 is out of range.
             TypeError: if ``log`` is nothing that can be logged to.
         """
-        for name, number in (("every", every), ("n_sequences", n_sequences)):
-            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-                raise ValueError(f"{name} must be a whole number, 1 or more; got {number!r}")
+        check_counts(every=every, n_sequences=n_sequences)
         targets = log if isinstance(log, Sequence) else [] if log is None else [log]
         self._logs = [find_log(target) for target in targets]
         self._adapter: Adapter = adapt(_unwrapped(model))

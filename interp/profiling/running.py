@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..arguments import check_counts, check_labels
 from ..drawing import length_generator
 from ..progress import Progress, advancing
 from ..tables import concatenate, table
@@ -19,8 +20,6 @@ from .places import REFERENCE, Positions, find_positions
 from .result import Observable, Probing, Profile, cut, status_frame
 from .stream_shapes import StreamShapes
 from .totals import Totals, table_rows
-
-_LABELS = ("study", "checkpoint", "task", "seed")
 
 
 @dataclass(frozen=True)
@@ -194,13 +193,8 @@ def _plan(
         raise ValueError(f"lengths must be whole numbers, 1 or more, at least one; got {asked}")
     if len(set(asked)) < len(asked):
         raise ValueError(f"lengths must all be different; got {list(asked)}")
-    for name in ("n_sequences", "batch_tokens"):
-        number = given[name]
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ValueError(f"{name} must be a whole number, 1 or more; got {number!r}")
-    strange = [key for key in labels or {} if key not in _LABELS]
-    if strange:
-        raise ValueError(f"labels may be {', '.join(_LABELS)}; got {', '.join(map(repr, strange))}")
+    check_counts(**{name: given[name] for name in ("n_sequences", "batch_tokens")})
+    own = check_labels(labels)
     asked = tuple(sorted(int(n) for n in asked))
     causal = adapter.description.causal is not False
     nested = causal and probe.nested
@@ -221,7 +215,7 @@ def _plan(
         prefixes=prefixes,
         statistics=chosen_statistics(statistics),
         ladder=checked_ladder(ladder, max(asked), n_bins),
-        labels={"task": probe.name, **(labels or {})},
+        labels={"task": probe.name, **own},
         **given,
     )
     for length in asked:

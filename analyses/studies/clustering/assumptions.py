@@ -28,9 +28,9 @@ from torch import Tensor
 from ....interp.capturing import capture
 from ....interp.drawing import Sample, draw
 from ....interp.measures import directions
+from ....interp.reduce import Moments
 from ....interp.tables import table
 from ....models.transformer import Transformer
-from .turning import summary_cells
 
 
 def identity_cosine(matrix: Tensor) -> Tensor:
@@ -110,6 +110,7 @@ def assumption_rows(
             "unit": "1",
         }
         rows += [
-            {**place, "quantity": name, **summary_cells(values)} for name, values in found.items()
+            {**place, "quantity": name, **Moments().update(values).result().cells()}
+            for name, values in found.items()
         ]
     return table(rows)

@@ -179,21 +179,12 @@ def turning_rows(
             "site": f"{block}.hook_attn_out",
         }
         rows += [
-            {**place, "quantity": name, "unit": TURNING_UNITS[name], **summary_cells(values)}
+            {
+                **place,
+                "quantity": name,
+                "unit": TURNING_UNITS[name],
+                **Moments().update(values).result().cells(),
+            }
             for name, values in found.items()
         ]
     return table(rows)
-
-
-def summary_cells(values: Tensor) -> dict[str, Any]:
-    """The cells of a row that sum up one number a sequence."""
-    summary = Moments().update(values).result()
-    mean = float(summary.mean)
-    return {
-        "mean": mean,
-        "sem": float(summary.sem),
-        "n_obs": int(summary.n_obs),
-        "min": float(summary.min),
-        "max": float(summary.max),
-        "status": "undefined" if mean != mean else "ok",
-    }
