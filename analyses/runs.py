@@ -8,8 +8,9 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -40,6 +41,11 @@ def run_key(
         "seeds": list(seeds),
         "code": code_digest("models"),
     }
+    return key_of(asked)
+
+
+def key_of(asked: Mapping[str, Any]) -> str:
+    """Hash that names whatever was asked for, as plain values: 16 hexadecimal digits."""
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -5,8 +5,6 @@ disk as soon as it is finished: the same trial is never run twice, and a run tha
 the trials under way only.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,11 +19,11 @@ from ..models.config import TransformerConfig
 from ..models.tasks import Task
 from ..models.training import TrainingConfig
 from .cached_rows import cached_rows
-from .runs import cached_train, code_digest, default_cache, run_key
-from .side_by_side import Backend, TaskFailure, run_side_by_side
-from .threads import one_thread
+from .named_runs import NamedRuns, run_named
+from .runs import cached_train, code_digest, default_cache, key_of, run_key
+from .side_by_side import Backend
 
-__all__ = ["Trial", "TrialRuns", "run_trial", "run_trials"]
+__all__ = ["Trial", "run_trial", "run_trials"]
 
 Say = Callable[[str], None]
 
@@ -64,12 +62,12 @@ class Trial:
     @property
     def digest(self) -> str:
         """Hash of what was asked for: equal for equal trials, whatever the code; 16 digits."""
-        return _hash(self.to_dict())
+        return key_of(self.to_dict())
 
     @property
     def key(self) -> str:
         """Hash of all that the rows depend on, the code among it; 16 hexadecimal digits."""
-        return _hash(
+        return key_of(
             {
                 "run": run_key(self.model, self.task, self.training, self.seeds),
                 "lengths": list(self.lengths),
@@ -77,19 +75,6 @@ class Trial:
                 "code": code_digest("interp"),
             }
         )
-
-
-@dataclass(frozen=True)
-class TrialRuns:
-    """What a number of trials left.
-
-    Attributes:
-        frames: the rows of each trial that was finished, by its name.
-        failures: why the others were not, one sentence each, by name.
-    """
-
-    frames: dict[str, pd.DataFrame]
-    failures: dict[str, str]
 
 
 def run_trial(trial: Trial, cache: Path) -> tuple[pd.DataFrame, bool]:
@@ -121,7 +106,7 @@ def run_trials(
     backend: Backend = "local",
     address: str | None = None,
     say: Say = lambda message: None,
-) -> TrialRuns:
+) -> NamedRuns:
     """Run trials side by side; one that fails leaves the others their rows.
 
     Args:
@@ -137,32 +122,14 @@ def run_trials(
         ValueError: as :func:`~resharpen.analyses.side_by_side.run_side_by_side`.
     """
     folder = (cache or default_cache()).resolve()
-    names = list(trials)
-    frames: dict[str, pd.DataFrame] = {}
-    failures: dict[str, str] = {}
-
-    def note(index: int, done: Any) -> None:
-        name = names[index]
-        if isinstance(done, TaskFailure):
-            failures[name] = done.sentence
-            say(f"failed   {name}: {done.sentence}")
-            return
-        frames[name], found = done
-        say(f"{'found' if found else 'trained':8} {name} ({len(frames)} of {len(names)})")
-
-    run_side_by_side(
-        [partial(_in_worker, trials[name], folder) for name in names],
+    return run_named(
+        {name: partial(run_trial, trial, folder) for name, trial in trials.items()},
+        verb="trained",
         jobs=jobs,
         backend=backend,
         address=address,
-        on_done=note,
+        say=say,
     )
-    return TrialRuns({name: frames[name] for name in names if name in frames}, failures)
-
-
-@one_thread()
-def _in_worker(trial: Trial, cache: Path) -> tuple[pd.DataFrame, bool]:
-    return run_trial(trial, cache)
 
 
 def _evaluate(trial: Trial, cache: Path) -> pd.DataFrame:
@@ -180,7 +147,3 @@ def _evaluate(trial: Trial, cache: Path) -> pd.DataFrame:
             for weights in checkpoint.weights
         ]
     )
-
-
-def _hash(asked: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]

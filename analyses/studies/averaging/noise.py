@@ -6,8 +6,6 @@ steps are those of a run of ``k`` steps (:mod:`resharpen.interp.gradient_noise` 
 """
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,8 +19,7 @@ from ....interp.tables import table
 from ....models import Transformer
 from ....models.tasks import Task, seeded_generator, task_from_dict
 from ...cached_rows import cached_rows
-from ...runs import cached_train, code_digest, run_key
-from ...threads import one_thread
+from ...runs import cached_train, code_digest, key_of, run_key
 from .config import AveragingConfig, Cell, TaskSetting
 
 STUDY = "averaging"
@@ -97,7 +94,7 @@ def measure_noise(
         "sequences": config.noise_sequences,
         "code": code_digest("interp"),
     }
-    key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    key = key_of(asked)
     place = cache / "noise" / f"{key}.parquet"
     return cached_rows(place, partial(_measure, config, setting, cache))
 
@@ -202,11 +199,3 @@ def _logit_rows(noise: GradientNoise, place: dict[str, Any]) -> Iterator[dict[st
             "min": float(found.min()),
             "max": float(found.max()),
         }
-
-
-@one_thread()
-def in_worker(
-    config: AveragingConfig, setting: TaskSetting, cache: Path
-) -> tuple[pd.DataFrame, bool]:
-    """As :func:`measure_noise`, on one thread."""
-    return measure_noise(config, setting, cache)

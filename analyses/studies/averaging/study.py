@@ -14,15 +14,16 @@ from ....interp.theory import Curve
 from ....interp.theory.label_noise import label_noise_curve
 from ....models.tasks import SetComplement
 from ...comparing import compare
+from ...named_runs import check_any_finished, run_named
 from ...provenance import provenance
 from ...result import StudyResult
 from ...rows import distinct, pick
 from ...runs import default_cache
-from ...side_by_side import Backend, TaskFailure, run_side_by_side
+from ...side_by_side import Backend
 from ...trials import Trial, run_trials
 from .config import AveragingConfig, Cell
 from .gains import Gain, Scaling, find_gains, find_scalings
-from .noise import AT_LOGITS, LABELS, STUDY, TaskFacts, in_worker, task_facts, task_of
+from .noise import AT_LOGITS, LABELS, STUDY, TaskFacts, measure_noise, task_facts, task_of
 from .sentences import conclude
 
 Say = Callable[[str], None]
@@ -93,13 +94,20 @@ def run(
     say(f"{len(cells)} training runs, {len(config.seeds)} seeds each (kept in {folder})")
     trials = {label: trial_of(config, cell) for label, cell in cells.items()}
     runs = run_trials(trials, cache=folder, say=say, **where)
-    if not runs.frames:
-        raise ValueError(
-            "not one training run could be finished; the first failed because: "
-            + next(iter(runs.failures.values()))
-        )
-    left_out = dict(runs.failures)
-    noise = _measure_noise(config, folder, say, left_out, where)
+    check_any_finished(
+        runs.frames, runs.failures.values(), "not one training run could be finished"
+    )
+    noises = run_named(
+        {
+            f"noise of {setting.name}": partial(measure_noise, config, setting, folder)
+            for setting in config.settings
+        },
+        verb="measured",
+        say=say,
+        **where,
+    )
+    noise = concatenate(list(noises.frames.values()))
+    left_out = {**runs.failures, **noises.failures}
     frames = {cells[label]: frame for label, frame in runs.frames.items()}
     gains = find_gains(config, frames, facts)
     scalings = find_scalings(gains)
@@ -116,33 +124,6 @@ def run(
         sentences=tuple(conclude(config, gains, scalings, facts, noise, findings)),
     )
     return AveragingStudy(result, tuple(gains), tuple(scalings), facts, left_out)
-
-
-def _measure_noise(
-    config: AveragingConfig,
-    folder: Path,
-    say: Say,
-    left_out: dict[str, str],
-    where: Mapping[str, Any],
-) -> pd.DataFrame:
-    """The noise rows of every task; why one is missing goes to ``left_out``."""
-    frames: dict[int, pd.DataFrame] = {}
-
-    def note(index: int, done: Any) -> None:
-        name = f"noise of {config.settings[index].name}"
-        if isinstance(done, TaskFailure):
-            left_out[name] = done.sentence
-            say(f"failed   {name}: {done.sentence}")
-            return
-        frames[index], found = done
-        say(f"{'found' if found else 'measured':8} {name}")
-
-    run_side_by_side(
-        [partial(in_worker, config, setting, folder) for setting in config.settings],
-        on_done=note,
-        **where,
-    )
-    return concatenate([frames[index] for index in sorted(frames)])
 
 
 def _labelled(cell: Cell, frame: pd.DataFrame) -> pd.DataFrame:

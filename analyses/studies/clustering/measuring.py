@@ -1,7 +1,5 @@
 """One case of the study: its models, and every row that is measured on them, kept on disk."""
 
-import hashlib
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from ....interp.tables import concatenate, table
 from ....models.tasks import Task, task_from_dict
 from ....models.transformer import Transformer
 from ...cached_rows import cached_rows
-from ...runs import cached_train, code_digest, run_key
+from ...runs import cached_train, code_digest, key_of, run_key
 from .assumptions import assumption_rows
 from .config import TASK, Case, ClusteringConfig
 from .phases import PhaseSweep, sweep_phases
@@ -50,7 +48,7 @@ def case_key(config: ClusteringConfig, case: Case) -> str:
         "interp": code_digest("interp"),
         "code": [(here / f"{name}.py").read_text("utf-8") for name in _MEASURED_BY],
     }
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    return key_of(asked)
 
 
 def measure_case(config: ClusteringConfig, case: Case, cache: Path) -> tuple[pd.DataFrame, bool]:

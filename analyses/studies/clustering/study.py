@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,11 +14,11 @@ from ....interp.tables import concatenate
 from ....interp.theory import CosinePath, Curve
 from ...comparing import Tolerance, compare
 from ...findings import Finding
+from ...named_runs import check_any_finished, run_named
 from ...provenance import provenance
 from ...result import StudyResult
 from ...runs import default_cache
-from ...side_by_side import Backend, TaskFailure, run_side_by_side
-from ...threads import one_thread
+from ...side_by_side import Backend
 from .collapse import Collapse, find_collapse
 from .config import IDEAL_PLACEMENTS, Case, ClusteringConfig
 from .ideal import Ideal
@@ -86,32 +85,17 @@ def run(
     """
     folder = (cache or default_cache()).resolve()
     every = config.cases()
-    frames: dict[int, pd.DataFrame] = {}
-    left_out: dict[str, str] = {}
-
-    def note(index: int, done: Any) -> None:
-        label = every[index].label
-        if isinstance(done, TaskFailure):
-            left_out[label] = done.sentence
-            say(f"failed   {label}: {done.sentence}")
-            return
-        frames[index], found = done
-        say(f"{'found' if found else 'measured':8} {label} ({len(frames)} of {len(every)})")
-
     say(f"{len(every)} cases, {len(config.seeds)} seeds each (kept in {folder})")
-    run_side_by_side(
-        [partial(_in_worker, config, case, folder) for case in every],
+    runs = run_named(
+        {case.label: partial(measure_case, config, case, folder) for case in every},
+        verb="measured",
         jobs=jobs,
         backend=backend,
         address=address,
-        on_done=note,
+        say=say,
     )
-    if not frames:
-        raise ValueError(
-            "not one case could be run; the first failed because: "
-            + next(iter(left_out.values()), "there is none")
-        )
-    cases = [every[index] for index in sorted(frames)]
+    check_any_finished(runs.frames, runs.failures.values(), "not one case could be run")
+    cases = [case for case in every if case.label in runs.frames]
     ideals = [
         (ideal, ideal.path(config.ideal_length))
         for ideal in _ideals(config)
@@ -119,12 +103,9 @@ def run(
     ]
     say(f"building {len(ideals)} models whose weights are the theory's assumptions")
     exact = [measure_ideal(ideal, config.ideal_length) for ideal, _ in ideals]
-    table = concatenate([*(frames[index] for index in sorted(frames)), *exact])
+    table = concatenate([*runs.frames.values(), *exact])
     curves, findings = confront(concatenate(exact), ideals, config.ideal_length)
-    collapses = tuple(
-        find_collapse(config, case, frames[index])
-        for case, index in zip(cases, sorted(frames), strict=True)
-    )
+    collapses = tuple(find_collapse(config, case, runs.frames[case.label]) for case in cases)
     result = StudyResult(
         table=table,
         curves=tuple(curves),
@@ -136,7 +117,7 @@ def run(
         sentences=tuple(conclude(config, table, cases, collapses, findings)),
     )
     sweeps = _sweeps(config, cases, folder)
-    return ClusteringStudy(result, tuple(cases), tuple(ideals), collapses, sweeps, dict(left_out))
+    return ClusteringStudy(result, tuple(cases), tuple(ideals), collapses, sweeps, runs.failures)
 
 
 def measure_ideal(ideal: Ideal, length: int) -> pd.DataFrame:
@@ -229,8 +210,3 @@ def _sweeps(config: ClusteringConfig, cases: Sequence[Case], cache: Path) -> dic
         if swept is not None:
             found[f"{case.placement}, {'trained' if case.trained else 'untrained'}"] = swept
     return found
-
-
-@one_thread()
-def _in_worker(config: ClusteringConfig, case: Case, cache: Path) -> tuple[pd.DataFrame, bool]:
-    return measure_case(config, case, cache)

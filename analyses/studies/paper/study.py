@@ -4,17 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
 
 from ....interp.tables import concatenate
 from ...bounds import compare_everywhere
+from ...named_runs import Rows, check_any_finished, run_named
 from ...provenance import provenance
 from ...result import StudyResult
 from ...runs import default_cache
-from ...side_by_side import Backend, TaskFailure, run_side_by_side
-from ...threads import one_thread
+from ...side_by_side import Backend
 from ...trials import Trial, run_trial
 from .averaging_claims import (
     averaging_claims,
@@ -33,7 +30,6 @@ from .sentences import conclude
 from .width_claims import construct_rows, width_claims, width_runs
 
 Say = Callable[[str], None]
-Rows = tuple[pd.DataFrame, bool]
 
 
 @dataclass(frozen=True)
@@ -85,18 +81,13 @@ def run(
     folder = (cache or default_cache()).resolve()
     trials = {**language_trials(config), **averaging_trials(config.averaging)}
     models = {**length_runs(config), **placement_runs(config), **width_runs(config)}
-    names = [*models, *trials]
-    work = [
-        *(partial(run_set_complement, model, name, folder) for name, model in models.items()),
-        *(partial(_trial_rows, trial, name, folder) for name, trial in trials.items()),
-    ]
-    frames, left_out = _run(names, work, jobs, backend, address, say)
-    if not frames:
-        raise ValueError(
-            "not one model could be trained; the first failed because: "
-            + next(iter(left_out.values()), "there is none")
-        )
-    measured = concatenate([frames[name] for name in names if name in frames])
+    work = {
+        **{name: partial(run_set_complement, run, name, folder) for name, run in models.items()},
+        **{name: partial(_trial_rows, trial, name, folder) for name, trial in trials.items()},
+    }
+    runs = run_named(work, verb="trained", jobs=jobs, backend=backend, address=address, say=say)
+    check_any_finished(runs.frames, runs.failures.values(), "not one model could be trained")
+    measured = concatenate(list(runs.frames.values()))
     constructed = construct_rows()
     laws = length_laws(config, measured)
     effects = language_effects(config, measured)
@@ -120,42 +111,7 @@ def run(
         ),
         sentences=tuple(conclude(claims)),
     )
-    return PaperStudy(result, tuple(claims), tuple(effects), left_out)
-
-
-def _run(
-    names: list[str],
-    work: list[Callable[[], Rows]],
-    jobs: int | None,
-    backend: Backend,
-    address: str | None,
-    say: Say,
-) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
-    frames: dict[str, pd.DataFrame] = {}
-    left_out: dict[str, str] = {}
-
-    def note(index: int, done: Any) -> None:
-        name = names[index]
-        if isinstance(done, TaskFailure):
-            left_out[name] = done.sentence
-            say(f"failed   {name}: {done.sentence}")
-            return
-        frames[name], found = done
-        say(f"{'found' if found else 'trained':8} {name} ({len(frames)} of {len(names)})")
-
-    run_side_by_side(
-        [partial(_in_worker, one) for one in work],
-        jobs=jobs,
-        backend=backend,
-        address=address,
-        on_done=note,
-    )
-    return frames, left_out
-
-
-@one_thread()
-def _in_worker(work: Callable[[], Rows]) -> Rows:
-    return work()
+    return PaperStudy(result, tuple(claims), tuple(effects), runs.failures)
 
 
 def _trial_rows(trial: Trial, name: str, cache: Path) -> Rows:

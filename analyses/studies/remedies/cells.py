@@ -1,7 +1,5 @@
 """One cell of the map: trained once, measured over the ladder of its task, kept on disk."""
 
-import hashlib
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +12,7 @@ from ....interp.tables import concatenate
 from ....models.sites import weight_rule
 from ....models.tasks import seeded_generator, task_from_dict
 from ...cached_rows import cached_rows
-from ...runs import cached_train, code_digest, run_key
+from ...runs import cached_train, code_digest, key_of, run_key
 from .config import TASK_SETTINGS, Cell, RemediesConfig
 
 STUDY = "remedies"
@@ -53,7 +51,7 @@ def cell_key(config: RemediesConfig, cell: Cell) -> str:
         "measured": (*MEASURED, *FOR_THEOREM),
         "code": code_digest("interp"),
     }
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    return key_of(asked)
 
 
 def measure_cell(config: RemediesConfig, cell: Cell, cache: Path) -> tuple[pd.DataFrame, bool]:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -13,11 +12,11 @@ from ....interp.theory import Curve
 from ...bounds import compare_everywhere
 from ...expectations import attention_expectations
 from ...findings import Finding
+from ...named_runs import check_any_finished, run_named
 from ...provenance import provenance
 from ...result import StudyResult
 from ...runs import default_cache
-from ...side_by_side import Backend, TaskFailure, run_side_by_side
-from ...threads import one_thread
+from ...side_by_side import Backend
 from .cells import measure_cell
 from .claims import Claim, test_claims
 from .config import Cell, RemediesConfig
@@ -76,40 +75,25 @@ def run(
     """
     folder = (cache or default_cache()).resolve()
     every = config.cells()
-    left_out = {f"{c.task}, {c.label}": why for c in every if (why := c.why_not()) is not None}
-    cells = [cell for cell in every if cell.why_not() is None]
-    frames: dict[int, pd.DataFrame] = {}
-
-    def note(index: int, done: Any) -> None:
-        cell = cells[index]
-        name = f"{cell.task}, {cell.label}"
-        if isinstance(done, TaskFailure):
-            left_out[name] = done.sentence
-            say(f"failed   {name}: {done.sentence}")
-            return
-        frames[index], found = done
-        say(f"{'found' if found else 'measured':8} {name} ({len(frames)} of {len(cells)})")
-
+    why_not = {_name(cell): why for cell in every if (why := cell.why_not()) is not None}
+    cells = {_name(cell): cell for cell in every if cell.why_not() is None}
     say(f"{len(cells)} cells, {len(config.seeds)} seeds each (kept in {folder})")
-    run_side_by_side(
-        [partial(_in_worker, config, cell, folder) for cell in cells],
+    runs = run_named(
+        {name: partial(measure_cell, config, cell, folder) for name, cell in cells.items()},
+        verb="measured",
         jobs=jobs,
         backend=backend,
         address=address,
-        on_done=note,
+        say=say,
     )
-    if not frames:
-        raise ValueError(
-            "not one cell could be run; the first failed because: "
-            + next(iter(left_out.values()), "there is none")
-        )
-    measured = [(cells[index], frames[index]) for index in sorted(frames)]
+    left_out = {**why_not, **runs.failures}
+    check_any_finished(runs.frames, left_out.values(), "not one cell could be run")
+    measured = [(cells[name], frame) for name, frame in runs.frames.items()]
     return _conclude(config, measured, left_out, asked)
 
 
-@one_thread()
-def _in_worker(config: RemediesConfig, cell: Cell, cache: Path) -> tuple[pd.DataFrame, bool]:
-    return measure_cell(config, cell, cache)
+def _name(cell: Cell) -> str:
+    return f"{cell.task}, {cell.label}"
 
 
 def _conclude(

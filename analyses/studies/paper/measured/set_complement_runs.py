@@ -25,7 +25,6 @@ two_body_error          logit largest error of the logits predicted from one and
 
 import hashlib
 import itertools
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -47,7 +46,7 @@ from .....models.config import TransformerConfig
 from .....models.tasks import SetComplement
 from .....models.training import TrainingConfig
 from ....cached_rows import cached_rows
-from ....runs import cached_train, code_digest, run_key
+from ....runs import cached_train, code_digest, key_of, run_key
 from ....two_body import predict_from_short_inputs, why_not_two_body
 from .factors import factorise, pair_strengths
 from .interventions import INTERVENTIONS
@@ -136,7 +135,7 @@ class SetComplementRun:
             "every_input": self.every_input,
             "code": [code_digest("interp"), code_digest("analyses/studies/paper/measured")],
         }
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+        return key_of(asked)
 
 
 def run_set_complement(run: SetComplementRun, label: str, cache: Path) -> tuple[pd.DataFrame, bool]:
@@ -176,8 +175,6 @@ def measure_model(
             for name, values in _values(run, model, inputs, alone, strengths).items():
                 found.setdefault(name, Moments()).update(values.double())
         for (suffix, quantity), moments in found.items():
-            summary = moments.result()
-            mean = float(summary.mean)
             yield {
                 "study": STUDY,
                 "checkpoint": f"{label}, {suffix}" if suffix else label,
@@ -188,12 +185,7 @@ def measure_model(
                 "site": "logits",
                 "quantity": quantity,
                 "unit": _UNITS[quantity],
-                "mean": mean,
-                "sem": float(summary.sem),
-                "n_obs": int(summary.n_obs),
-                "min": float(summary.min),
-                "max": float(summary.max),
-                "status": "undefined" if mean != mean else "ok",
+                **moments.result().cells(),
             }
 
 
