@@ -1,7 +1,6 @@
 """What has been audited into a folder: `audited.json` beside its results."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +8,9 @@ from typing import Any
 
 from .checkpoint_places import natural_key
 from .record import Record
-from .storage import RESULT_FILE, ResultError
+from .storage import RESULT_FILE, ResultError, write_whole
 
-__all__ = ["LEDGER_FILE", "AuditRecord", "Ledger", "write_whole"]
+__all__ = ["LEDGER_FILE", "AuditRecord", "Ledger"]
 
 LEDGER_FILE = "audited.json"
 
@@ -124,13 +123,3 @@ class Ledger:
             raise ResultError(
                 f"{self._file} cannot be read ({error}): remove it to audit everything anew"
             ) from None
-
-
-def write_whole(file: Path, text: str) -> None:
-    """Write a file under another name and rename it: whole or not at all."""
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, file)
-    finally:
-        partial.unlink(missing_ok=True)

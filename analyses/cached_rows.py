@@ -1,12 +1,12 @@
 """Measurements that are made once: tidy tables kept by the key of all they depend on."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 
 from ..interp.tables import concatenate
+from .storage import whole_file
 
 __all__ = ["cached_rows"]
 
@@ -27,7 +27,6 @@ def cached_rows(place: Path, measure: Callable[[], pd.DataFrame]) -> tuple[pd.Da
         return concatenate([pd.read_parquet(place)]), True
     frame = measure()
     place.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = place.with_suffix(f".{os.getpid()}.tmp")
-    frame.to_parquet(unfinished)
-    os.replace(unfinished, place)
+    with whole_file(place) as unfinished:
+        frame.to_parquet(unfinished)
     return frame, False

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ __all__ = [
     "ResultError",
     "check_destination",
     "read_folder",
+    "whole_file",
     "write_folder",
+    "write_whole",
 ]
 
 FORMAT = "resharpen-result"
@@ -160,3 +164,20 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _fingerprint(content: bytes) -> dict[str, Any]:
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+@contextmanager
+def whole_file(file: Path) -> Iterator[Path]:
+    """Yield another name to write to, and rename it to the file's: whole or not at all."""
+    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        yield partial
+        os.replace(partial, file)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with whole_file(file) as partial:
+        partial.write_text(text, encoding="utf-8")

@@ -30,7 +30,7 @@ import numpy as np
 import pandas as pd
 
 from ..interp.tables import table
-from .audit_ledger import AuditRecord, Ledger, write_whole
+from .audit_ledger import AuditRecord, Ledger
 from .figures.trend import plot_trend
 from .findings import Verdict
 from .fits import fit_slope
@@ -41,7 +41,7 @@ from .provenance import provenance
 from .report import render_report
 from .result import StudyResult
 from .rows import ERRORS, distinct, over, pick, plain, rows_where
-from .storage import RESULT_FILE
+from .storage import RESULT_FILE, write_whole
 from .wording import format_number, plural, quantity_words
 
 __all__ = [

@@ -7,7 +7,6 @@ saved training state; after the death of the whole command the same command goes
 """
 
 import json
-import os
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from ...models.training import TrainingDiverged, discard_state
 from ..record import Record
 from ..runs import run_key
 from ..side_by_side import Backend, TaskFailure, run_side_by_side
+from ..storage import write_whole
 from ..threads import one_thread
 from ..trials import Trial, run_trial
 
@@ -155,6 +155,4 @@ def _read(place: Path) -> Outcome | None:
 
 def _write(place: Path, outcome: Outcome) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = place.with_suffix(f".{os.getpid()}.tmp")
-    unfinished.write_text(json.dumps(outcome.to_dict()), encoding="utf-8")
-    os.replace(unfinished, place)
+    write_whole(place, json.dumps(outcome.to_dict()))
