@@ -58,6 +58,16 @@ class _Done:
     attachments: Mapping[str, str] = field(default_factory=dict)
 
 
+def _where(command: Any) -> dict[str, Any]:
+    """Where a study runs and what it keeps, as every study takes it."""
+    return {
+        "cache": command.cache,
+        "jobs": command.jobs,
+        "backend": command.backend,
+        "address": command.address,
+    }
+
+
 def _set_complement(command: Any, say: Say, asked: dict[str, object]) -> _Done:
     if command.backend != "local" or command.address is not None:
         raise ValueError(
@@ -70,15 +80,7 @@ def _set_complement(command: Any, say: Say, asked: dict[str, object]) -> _Done:
 
 def _remedies(command: Any, say: Say, asked: dict[str, object]) -> _Done:
     config = REMEDIES_PRESETS[command.preset]
-    study = run_remedies(
-        config,
-        cache=command.cache,
-        jobs=command.jobs,
-        backend=command.backend,
-        address=command.address,
-        say=say,
-        asked=asked,
-    )
+    study = run_remedies(config, **_where(command), say=say, asked=asked)
     say("\n" + render_map(config, study.cells))
     lists = listed(study.cells, study.claims, study.left_out)
     attachments = {
@@ -90,15 +92,7 @@ def _remedies(command: Any, say: Say, asked: dict[str, object]) -> _Done:
 
 def _averaging(command: Any, say: Say, asked: dict[str, object]) -> _Done:
     config = AVERAGING_PRESETS[command.preset]
-    study = run_averaging(
-        config,
-        cache=command.cache,
-        jobs=command.jobs,
-        backend=command.backend,
-        address=command.address,
-        say=say,
-        asked=asked,
-    )
+    study = run_averaging(config, **_where(command), say=say, asked=asked)
     lists = averaging_lists(study.gains, study.scalings, study.left_out)
     attachments = {"gains.csv": gain_frame(study.gains).to_csv(index=False, float_format="%.6g")}
     return _Done(study.result, averaging_figures(config, study), lists, attachments)
@@ -106,15 +100,7 @@ def _averaging(command: Any, say: Say, asked: dict[str, object]) -> _Done:
 
 def _clustering(command: Any, say: Say, asked: dict[str, object]) -> _Done:
     config = CLUSTERING_PRESETS[command.preset]
-    study = run_clustering(
-        config,
-        cache=command.cache,
-        jobs=command.jobs,
-        backend=command.backend,
-        address=command.address,
-        say=say,
-        asked=asked,
-    )
+    study = run_clustering(config, **_where(command), say=say, asked=asked)
     lists = clustering_lists(
         config, study.result.table, study.cases, study.collapses, study.left_out
     )
@@ -123,15 +109,7 @@ def _clustering(command: Any, say: Say, asked: dict[str, object]) -> _Done:
 
 def _paper(command: Any, say: Say, asked: dict[str, object]) -> _Done:
     config = PAPER_PRESETS[command.preset]
-    study = run_paper(
-        config,
-        cache=command.cache,
-        jobs=command.jobs,
-        backend=command.backend,
-        address=command.address,
-        say=say,
-        asked=asked,
-    )
+    study = run_paper(config, **_where(command), say=say, asked=asked)
     table = render_claims(study.claims)
     say("\n" + table)
     frames = {

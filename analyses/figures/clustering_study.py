@@ -24,7 +24,7 @@ from .theme import (
     note_undrawn,
     style_axes,
 )
-from .traces import DASHES, safe
+from .traces import DASHES, key_entry, safe
 
 __all__ = ["Line", "LinePanel", "plot_line_panels"]
 
@@ -215,15 +215,7 @@ def _draw(
     )
     if not measured and first:
         figure.add_trace(
-            go.Scatter(
-                x=[None],
-                y=[None],
-                name=name,
-                legend="legend2",
-                mode="lines",
-                line={"color": INK, "width": 2, "dash": DASHES[line.kind]},
-                hoverinfo="skip",
-            ),
+            key_entry(name, DASHES[line.kind]),
             row=place[0],
             col=place[1],
         )

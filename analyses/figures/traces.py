@@ -184,16 +184,21 @@ def add_theory(
             named.add(name)
             panel.add(
                 figure,
-                go.Scatter(
-                    x=[None],
-                    y=[None],
-                    name=name,
-                    legend="legend2",
-                    mode="lines",
-                    line={"color": INK, "width": 2, "dash": dash},
-                    hoverinfo="skip",
-                ),
+                key_entry(name, dash),
             )
+
+
+def key_entry(name: str, dash: str) -> go.Scatter:
+    """An entry of the key that is not drawn: what a line of theory with this dash is."""
+    return go.Scatter(
+        x=[None],
+        y=[None],
+        name=name,
+        legend="legend2",
+        mode="lines",
+        line={"color": INK, "width": 2, "dash": dash},
+        hoverinfo="skip",
+    )
 
 
 def _named(curve: Curve) -> str:
