@@ -16,6 +16,7 @@ import pandas as pd
 from ....models.config import TransformerConfig
 from ....models.tasks import SetComplement
 from ...rows import rows_where
+from ...seeds import Interval
 from ...trials import Trial
 from ...wording import format_interval, format_number
 from ..averaging.config import RAW, Cell
@@ -30,7 +31,7 @@ from ..averaging.gains import (
 from ..averaging.noise import TaskFacts, task_facts, task_of
 from ..averaging.study import trial_of
 from .averaging_plan import AveragingPlan
-from .claim import ClaimRow, Interval, Rule, claim_row
+from .claim import ClaimRow, Rule, claim_row
 from .seed_values import mean_of, paired_difference, seed_values, why_not_learned
 
 __all__ = [

@@ -27,7 +27,6 @@ __all__ = [
     "OWN",
     "RANGE",
     "ClaimRow",
-    "Interval",
     "Judgement",
     "Rule",
     "Verdict",

@@ -11,8 +11,9 @@ from typing import Any
 
 import pandas as pd
 
+from ...seeds import Interval
 from ...wording import format_number
-from .claim import ClaimRow, Interval, Rule, claim_row
+from .claim import ClaimRow, Rule, claim_row
 from .config import PaperConfig
 from .length_claims import minimal_label
 from .measured.interventions import RESCALED, TEMPERATURES

@@ -17,11 +17,12 @@ from ....models.config import TransformerConfig
 from ....models.tasks.language import LanguageTask
 from ....models.tasks.languages import find_language
 from ...rows import rows_where
+from ...seeds import Interval
 from ...trials import Trial
 from ...wording import format_number, plural
 from ..averaging.config import TaskSetting
 from ..averaging.noise import task_facts
-from .claim import ClaimRow, Interval, Rule, claim_row, format_effect, judge_claim
+from .claim import ClaimRow, Rule, claim_row, format_effect, judge_claim
 from .config import LANGUAGE_VARIANTS, PaperConfig
 from .seed_values import mean_of, paired_difference, seed_values, why_not_learned
 

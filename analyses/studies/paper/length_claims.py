@@ -16,8 +16,9 @@ import pandas as pd
 
 from ....interp.theory import Curve, predict_balanced_displacement
 from ...fits import fit_exponent
+from ...seeds import Interval
 from ...wording import format_number
-from .claim import ClaimRow, Interval, Rule, claim_row, format_effect
+from .claim import ClaimRow, Rule, claim_row, format_effect
 from .config import PaperConfig
 from .measured.interventions import RESCALED, TEMPERATURES
 from .measured.set_complement_runs import SetComplementRun

@@ -14,8 +14,9 @@ from typing import Any
 import pandas as pd
 
 from ....models.config import NormPlacement
+from ...seeds import Interval
 from ...wording import format_number, plural
-from .claim import ClaimRow, Interval, Rule, claim_row, format_effect
+from .claim import ClaimRow, Rule, claim_row, format_effect
 from .config import NORM_PLACEMENTS, PaperConfig
 from .measured.interventions import OUTWEIGHING
 from .measured.set_complement_runs import SetComplementRun

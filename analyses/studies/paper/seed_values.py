@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from ...rows import pick
+from ...seeds import Interval
 from ...wording import format_number
-from .claim import Interval
 
 __all__ = ["ladders", "mean_of", "paired_difference", "seed_values", "share", "why_not_learned"]
 

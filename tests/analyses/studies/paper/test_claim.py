@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from resharpen.analyses.seeds import Interval
 from resharpen.analyses.studies.paper.claim import (
     RANGE,
     ClaimRow,
-    Interval,
     Rule,
     claim_frame,
     claim_row,
