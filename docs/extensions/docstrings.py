@@ -37,7 +37,9 @@ SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises|Examples?|Notes?)
 
 # Literals and roles are kept; then code and formulas; then what would be markup and is not meant.
 SPAN = re.compile(
-    r"(?P<kept>``[^`]+``|:[a-z:]+:`[^`]+`|(?<![\w*`])\*[A-Za-z][^*`|\[\]]*[\w.?!]\*(?![\w*]))|`(?P<code>[^`]+)`|(?<![\w$])\$(?P<math>[^$\s][^$]*)\$"
+    r"(?P<kept>``[^`]+``|:[a-z:]+:`[^`]+`|(?<![\w*`])\*[A-Za-z][^*`|\[\]]*[\w.?!]\*(?![\w*])"
+    r"|(?<![\w*`])\*\*[A-Za-z][^*`|]*[\w.?!]\*\*(?![\w*]))"
+    r"|`(?P<code>[^`]+)`|(?<![\w$])\$(?P<math>[^$\s][^$]*)\$"
     r"|(?P<bullet>^\s*[*] )|(?P<markup>[*|]|(?<=\w)_(?!\w))",
     re.MULTILINE,
 )

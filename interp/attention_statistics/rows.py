@@ -33,24 +33,20 @@ def row_statistics(
     of :class:`AttentionRule` (default: causal, scale ``1 / sqrt(d_head)``), formulas, units and
     ranges of :data:`STATISTICS`; theory section 0.
 
-    Parameters
-    ----------
-    query, key
-        As the model's attention gets them: rotated, normalised, in any floating dtype; ``head`` is
-        a multiple of ``kv_head`` (grouped-query), head ``h`` reading key head ``h // group``.
-    statistics
-        Names of :data:`STATISTICS`, ``top_{k}_mass`` or ``window_{w}_mass``.
-    marked
-        Named keys: ``{"relevant": Bool [key] or [batch|1, query|1, key]}`` adds the statistic
-        ``relevant_mass`` [ratio], the weight on the visible ones among them.
-    last
-        Only the last so many queries; ``None`` is all. The cost falls in proportion.
-    method
-        ``"blockwise"``, ``"fused"`` (two calls of the platform's kernel; ``ValueError`` where it
-        does not cover the case) or ``"auto"``: fused on CUDA where it covers the case, blockwise
-        otherwise.
-    tile
-        Shape of the blockwise tiles; changes the results by rounding only.
+    Args:
+        query: ``[batch, head, query, d_head]`` as the model's attention gets it: rotated,
+            normalised, in any floating dtype.
+        key: ``[batch, kv_head, key, d_head]``, likewise; ``head`` is a multiple of ``kv_head``
+            (grouped-query), head ``h`` reading key head ``h // group``.
+        rule: How the layer attends.
+        statistics: Names of :data:`STATISTICS`, ``top_{k}_mass`` or ``window_{w}_mass``.
+        marked: Named keys: ``{"relevant": Bool [key] or [batch|1, query|1, key]}`` adds the
+            statistic ``relevant_mass`` [ratio], the weight on the visible ones among them.
+        last: Only the last so many queries; ``None`` is all. The cost falls in proportion.
+        method: ``"blockwise"``, ``"fused"`` (two calls of the platform's kernel; ``ValueError``
+            where it does not cover the case) or ``"auto"``: fused on CUDA where it covers the case,
+            blockwise otherwise.
+        tile: Shape of the blockwise tiles; changes the results by rounding only.
 
     Returns float64 statistics ``[batch, head, query]`` (the last ``last`` queries) with ``n_key``
     and a status for every row. Against float64 arithmetic on the same float32 arrays the error of
