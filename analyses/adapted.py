@@ -6,6 +6,7 @@ too; the numbers are exact and the pattern is never held (theory section 0).
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from ..interp.tables import concatenate
 from ..interp.token_paths import TokenPaths, follow_tokens
 from ..models.adapters import Adapter, adapt
 from ..models.checkpoint import Checkpoint, find_checkpoint
+from ..models.facts import Facts, brief
 from ..models.probes import PROBES, Probe, get_probe
 from ..models.probes.task_probe import TaskProbe
 from ..models.tasks import task_from_dict
@@ -50,8 +52,8 @@ _NEEDS_TEXT = (
 )
 
 
-@dataclass(frozen=True)
-class AdaptedAudit:
+@dataclass(frozen=True, repr=False)
+class AdaptedAudit(Facts):
     """What an audit of an adapted model leaves.
 
     Attributes:
@@ -66,6 +68,21 @@ class AdaptedAudit:
     classes: tuple[HeadClass, ...]
     profile: Profile
     paths: TokenPaths | None = None
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """The result, how many heads do what, the lengths that were run."""
+        labels = Counter(item.label for item in self.classes)
+        heads = ", ".join(f"{count} {label}" for label, count in labels.most_common())
+        return [
+            ("result", repr(self.result)),
+            ("heads", heads or "none seen"),
+            ("lengths", brief(self.profile.lengths)),
+            ("complete", str(self.profile.complete)),
+        ]
+
+    def _repr_html_(self) -> str:
+        """The result as it shows itself, and what the heads do."""
+        return self.result._repr_html_() + super()._repr_html_()
 
 
 def audit_adapted(

@@ -31,6 +31,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..interp.theory import predict_speed_factor
+from ..models.facts import Facts
 from ..models.placements import MIX_FRACTION
 from .findings import Exponent
 from .fits import fit_exponent
@@ -62,8 +63,8 @@ _BOUNDARY = re.compile(r"blocks\.(\d+)\.(?:hook_)?resid_(pre|post)")
 _BLOCK = re.compile(r"blocks\.(\d+)(?:\.hook_resid_post)?")
 
 
-@dataclass(frozen=True, eq=False)
-class LayerShapes:
+@dataclass(frozen=True, eq=False, repr=False)
+class LayerShapes(Facts):
     """Streams of one checkpoint over layers and lengths; NaN where something was not measured.
 
     Attributes:
@@ -85,8 +86,8 @@ class LayerShapes:
         return (self.boundary if quantity in self.boundary else self.block)[quantity][-1]
 
 
-@dataclass(frozen=True, eq=False)
-class Turning:
+@dataclass(frozen=True, eq=False, repr=False)
+class Turning(Facts):
     """How fast tokens turn at the longest input, beside theory's factor.
 
     Attributes:

@@ -22,6 +22,7 @@ import pandas as pd
 
 from ..interp.tables import check_table
 from ..interp.theory.curve import Curve
+from ..models.facts import Facts
 from .findings import Exponent, Finding
 from .fits import fit_exponent, fit_slope
 from .rows import ERRORS, distinct, plain, rows_where
@@ -40,7 +41,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Tolerance:
+class Tolerance(Facts):
     """How far a measurement may lie from a theorem before that is a violation.
 
     Allowed: `absolute + relative * |theory| + sems * sem`, sem = the row's standard error.

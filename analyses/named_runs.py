@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..models.facts import Facts
 from .side_by_side import Backend, TaskFailure, run_side_by_side
 from .threads import one_thread
 
@@ -22,8 +23,8 @@ Rows = tuple[pd.DataFrame, bool]
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class NamedRuns:
+@dataclass(frozen=True, repr=False)
+class NamedRuns(Facts):
     """What a number of pieces left.
 
     Attributes:

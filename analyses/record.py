@@ -13,6 +13,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from ..models.facts import Facts
+
 __all__ = ["Record", "decode_float", "encode"]
 
 R = TypeVar("R", bound="Record")
@@ -76,7 +78,7 @@ def decode_float(value: object) -> float:
     raise ValueError(f"expected a number or null, got {value!r:.80}")
 
 
-class Record:
+class Record(Facts):
     """A frozen dataclass that goes to JSON and comes back equal.
 
     Fields may be float, int, bool, str, `X | None`, `tuple[X, ...]`, `Mapping[str, Any]` or another

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..interp.tables import check_table
+from ..models.facts import Facts
 from .fits import student_t_quantile
 from .rows import rows_where
 
@@ -55,7 +56,7 @@ def mean_over_seeds(values: NDArray[np.float64]) -> tuple[float, float, float]:
 
 
 @dataclass(frozen=True)
-class Interval:
+class Interval(Facts):
     """A mean over seeds with its 95 % t-interval; low and high are NaN for one seed."""
 
     mean: float

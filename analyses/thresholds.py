@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Self
 
+from ..models.facts import Facts
+
 __all__ = ["SOURCE", "THRESHOLD_SOURCES", "HeadThresholds", "Thresholds"]
 
 SOURCE = "convention of this toolkit (see Thresholds); change it with flags or arguments"
@@ -14,7 +16,7 @@ SOURCE = "convention of this toolkit (see Thresholds); change it with flags or a
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class Thresholds(Facts):
     """Where the lines are drawn. Stored with every verdict.
 
     Attributes:

@@ -30,6 +30,7 @@ import numpy as np
 import pandas as pd
 
 from ..interp.tables import table
+from ..models.facts import Facts
 from .audit_ledger import AuditRecord, Ledger
 from .figures.trend import plot_trend
 from .findings import Verdict
@@ -86,8 +87,8 @@ class TrendPoint:
     digests: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Trend:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trend(Facts):
     """The results of a folder over the steps.
 
     Args:

@@ -16,6 +16,7 @@ import pandas as pd
 from ..interp.output_errors import sequence_errors
 from ..interp.tables import concatenate
 from ..models.config import TransformerConfig
+from ..models.facts import Facts
 from ..models.tasks import Task
 from ..models.training import TrainingConfig
 from .cached_rows import cached_rows
@@ -28,8 +29,8 @@ __all__ = ["Trial", "run_trial", "run_trials"]
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Trial:
+@dataclass(frozen=True, repr=False)
+class Trial(Facts):
     """What to train, and where to evaluate it.
 
     Attributes:

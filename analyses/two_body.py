@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..interp.capturing import HookedModel, capture
 from ..interp.theory import predict_two_body
+from ..models.facts import Facts
 
 _Z = "blocks.0.attn.hook_z"
 _PATTERN = "blocks.0.attn.hook_pattern"
@@ -26,8 +27,8 @@ _FIXED_STRENGTH = ("softmax", "temperature", "linear")
 """Normalizers whose weights are shares of a strength that each pair of tokens has for itself."""
 
 
-@dataclass(frozen=True)
-class TwoBodyPrediction:
+@dataclass(frozen=True, repr=False)
+class TwoBodyPrediction(Facts):
     """Logits at the last position, predicted and measured.
 
     Attributes:

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ..models.facts import Facts
 from ..models.sites import check_hook_names
 
 T = TypeVar("T")
@@ -43,8 +44,8 @@ class HookedModel(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Capture(Generic[T]):
+@dataclass(frozen=True, repr=False)
+class Capture(Facts, Generic[T]):
     """What one forward pass gave.
 
     Attributes:

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ..models.facts import Facts
+
 Sample = Callable[[np.random.Generator, int, int], Any]
 """``sample(generator, batch, length)``: token ids ``[batch, pos]``, or an object with ``tokens``
 and optionally ``targets [batch, pos, d_vocab_out]``, ``relevant`` (broadcastable to
@@ -30,8 +32,8 @@ def length_generator(seed: int, length: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array([seed, length], dtype=np.uint64)))
 
 
-@dataclass(frozen=True)
-class Drawn:
+@dataclass(frozen=True, repr=False)
+class Drawn(Facts):
     """Sequences of one length, and what the task says about their last query.
 
     Attributes:

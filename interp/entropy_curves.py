@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..models.facts import Facts
 from ..models.observed import AttentionSeen, NormSeen, PatternSeen, StreamSeen
 from .attention_statistics import RowStatistics
 from .profiling import Observable
@@ -24,8 +25,8 @@ __all__ = ["EntropyCurve", "entropy_curves"]
 _STATISTICS = ("entropy", "effective_support")
 
 
-@dataclass(frozen=True)
-class EntropyCurve:
+@dataclass(frozen=True, repr=False)
+class EntropyCurve(Facts):
     """One head's curves.
 
     Attributes:

@@ -19,14 +19,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..models.facts import Facts
 from ..models.sites import list_sites
 from .capturing import Hook, HookedModel, capture
 
 _CHUNK = 1024
 
 
-@dataclass(frozen=True)
-class AloneScales:
+@dataclass(frozen=True, repr=False)
+class AloneScales(Facts):
     """The scale that each token gets at each norm when it stands alone.
 
     Attributes:

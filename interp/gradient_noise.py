@@ -29,12 +29,14 @@ from jaxtyping import Float, Float64, Int
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from ..models.facts import Facts
+
 _CHUNK = 64
 """Sequences whose gradients are held at a time."""
 
 
-@dataclass(frozen=True, eq=False)
-class GradientNoise:
+@dataclass(frozen=True, eq=False, repr=False)
+class GradientNoise(Facts):
     """The noise of one sequence's gradient at fixed weights, estimated without bias.
 
     Attributes:

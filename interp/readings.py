@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ..models.facts import Facts
 from ..models.sites import Site, WeightRule
 from .measures import Measure, key_count
 from .verify import causal_mask, visible_keys
@@ -29,8 +30,8 @@ ARRAY_OF_KIND: dict[str, str] = {
 _VECTORS = "outputs"
 
 
-@dataclass(frozen=True)
-class Reading:
+@dataclass(frozen=True, repr=False)
+class Reading(Facts):
     """What one site gave in one forward pass.
 
     Attributes:

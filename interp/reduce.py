@@ -12,9 +12,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..models.facts import Facts
 
-@dataclass(frozen=True)
-class Summary:
+
+@dataclass(frozen=True, repr=False)
+class Summary(Facts):
     """What was accumulated, per place (the axes after the batch axis), on the CPU.
 
     Attributes:
@@ -67,7 +69,7 @@ def _check_batch(values: Tensor, shape: torch.Size | None) -> None:
         )
 
 
-class Moments:
+class Moments(Facts):
     """Count, mean, squared deviations, minimum and maximum over the batch axis, per place.
 
     For two parts with ``n``, mean ``m`` and ``M2 = sum (x - m)**2`` (Chan, Golub and LeVeque 1983):
@@ -97,6 +99,13 @@ class Moments:
     def __init__(self) -> None:
         """Start empty; the first batch sets the shape of the places."""
         self.shape = None
+
+    def _facts(self) -> list[tuple[str, str]]:
+        if self.shape is None:
+            return [("observations", "none yet")]
+        counts = self._finite + self._infinite + self._undefined
+        taken = int(counts.flatten()[0]) if counts.numel() else 0
+        return [("places", str(list(self.shape))), ("observations", f"{taken} a place")]
 
     def update(self, values: Float[Tensor, "batch *place"]) -> "Moments":
         """Take a batch in; returns itself.
@@ -175,7 +184,7 @@ class Moments:
         return Summary(mean, sem, count, lowest, highest, self._undefined.clone())
 
 
-class VectorVariance:
+class VectorVariance(Facts):
     """Variance over the batch of each coordinate, averaged over coordinates, with its error.
 
     With ``N`` vectors and ``q_b = mean_c (x_bc - mean_b x_bc)**2 * N / (N - 1)``, the mean of ``q``
@@ -187,6 +196,12 @@ class VectorVariance:
     def __init__(self) -> None:
         """Start empty."""
         self._parts: list[Tensor] = []
+
+    def _facts(self) -> list[tuple[str, str]]:
+        if not self._parts:
+            return [("vectors", "none yet")]
+        count, *axes = torch.cat(self._parts).shape
+        return [("vectors", f"{count} of {axes}")]
 
     def update(self, vectors: Float[Tensor, "batch *place d_model"]) -> "VectorVariance":
         """Take a batch of vectors in; returns itself.

@@ -35,6 +35,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..models.facts import Facts
 from ..models.observed import AttentionSeen
 from .attention_statistics import RowStatus, row_statistics
 from .profiling.attention_rows import attention_rule
@@ -47,8 +48,8 @@ ADAPTIVE_THRESHOLD = 0.5
 """Entropy (nats) up to which the adaptive temperature leaves a row alone."""
 
 
-@dataclass(frozen=True)
-class Remedy:
+@dataclass(frozen=True, repr=False)
+class Remedy(Facts):
     """A remedy for some heads of a model.
 
     Attributes:
@@ -119,7 +120,7 @@ class Remedy:
 
 
 @dataclass(frozen=True)
-class NormGain:
+class NormGain(Facts):
     """Multiply the gain of the norms that attention's output meets first.
 
     Those are the norms after attention, before the addition, and the norms on the stream right

@@ -16,14 +16,15 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from ..models.facts import Facts
 from ..models.observed import AttentionSeen, NormSeen, PatternSeen, StreamSeen
 
 MOST_TOKENS = 256
 """Tokens that are followed, evenly spaced over the sequence."""
 
 
-@dataclass(frozen=True, eq=False)
-class TokenPaths:
+@dataclass(frozen=True, eq=False, repr=False)
+class TokenPaths(Facts):
     """Tokens in a plane.
 
     Attributes:

@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ..models.facts import Facts
 from ..models.sites import (
     Site,
     WeightRule,
@@ -44,7 +45,7 @@ _TOLERANCE: dict[torch.dtype, float] = {
 
 
 @dataclass(frozen=True)
-class TapStatus:
+class TapStatus(Facts):
     """Whether a site can be read.
 
     Attributes:

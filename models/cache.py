@@ -12,6 +12,7 @@ from torch import Tensor
 from transformer_lens import ActivationCache
 from transformer_lens.utilities.slice import Slice
 
+from .facts import brief, facts_table
 from .placements import PLACEMENTS
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ class TransformerCache(ActivationCache):
     """
 
     model: "Transformer"
+
+    def _repr_html_(self) -> str:
+        """Every activation with its shape, as a table for a notebook."""
+        return facts_table("activations", [(name, brief(self[name])) for name in self])
 
     def decompose_resid(self, layer: int | None = None, *args: Any, **kwargs: Any) -> Any:
         """Contributions whose sum is the stream at ``layer``; refused for post-norm.

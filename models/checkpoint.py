@@ -12,7 +12,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from .config import SCHEMA_VERSION, TransformerConfig
+from .facts import Facts
 from .folders import previous_folder, replaced_folder
 from .transformer import Transformer
 
@@ -37,8 +37,8 @@ class CheckpointError(ValueError):
     """A checkpoint cannot be read; the message says what is wrong and what to do."""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+@dataclass(frozen=True, repr=False)
+class Checkpoint(Facts):
     """A model's configuration and weights, with where they come from.
 
     Attributes:
@@ -80,20 +80,8 @@ class Checkpoint:
         model.load_state_dict(dict(self.weights[weights]))
         return model.eval()
 
-    def __repr__(self) -> str:
-        """Name, shape, norms, weights, task, length and seed."""
-        return f"Checkpoint({'; '.join(f'{name} {value}' for name, value in self._facts())})"
-
-    def _repr_html_(self) -> str:
-        """The same as a small table for a notebook."""
-        rows = "".join(
-            f'<tr><th style="text-align:left">{escape(name)}</th>'
-            f'<td style="text-align:left">{escape(value)}</td></tr>'
-            for name, value in self._facts()
-        )
-        return f"<table><tbody>{rows}</tbody></table>"
-
     def _facts(self) -> list[tuple[str, str]]:
+        """Name, shape, norms, weights, task, length and seed."""
         cfg = self.config
         n_parameters = sum(tensor.numel() for tensor in self.weights["raw"].values())
         made = "constructed in closed form" if self.constructed else "of unknown origin"

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from .facts import Settings
+
 SCHEMA_VERSION = 1
 """Version of the on-disk configuration; raised when a field changes its meaning."""
 
@@ -48,8 +50,8 @@ AttentionDirection = Literal["causal", "bidirectional"]
 Activation = Literal["relu", "gelu", "gelu_new", "silu"]
 
 
-@dataclass(frozen=True)
-class TransformerConfig:
+@dataclass(frozen=True, repr=False)
+class TransformerConfig(Settings):
     """Everything that determines the function a `Transformer` computes.
 
     Field names and meanings are those of TransformerLens's `HookedTransformerConfig`, but for

@@ -12,9 +12,11 @@ from typing import Protocol
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from .facts import Facts
 
-@dataclass(frozen=True)
-class AttentionSeen:
+
+@dataclass(frozen=True, repr=False)
+class AttentionSeen(Facts):
     """One attention layer's inputs, exactly as the model multiplies them.
 
     The scores are ``scale * query @ key^T``, then ``soft_cap * tanh(scores / soft_cap)`` if there
@@ -53,8 +55,8 @@ class AttentionSeen:
     stack: str = "decoder"
 
 
-@dataclass(frozen=True)
-class PatternSeen:
+@dataclass(frozen=True, repr=False)
+class PatternSeen(Facts):
     """One attention layer's weights, where only the finished pattern can be had.
 
     Attributes:
@@ -79,8 +81,8 @@ class PatternSeen:
     signed: bool = False
 
 
-@dataclass(frozen=True)
-class NormSeen:
+@dataclass(frozen=True, repr=False)
+class NormSeen(Facts):
     """One norm at work.
 
     Attributes:
@@ -105,8 +107,8 @@ class NormSeen:
     eps: float
 
 
-@dataclass(frozen=True)
-class StreamSeen:
+@dataclass(frozen=True, repr=False)
+class StreamSeen(Facts):
     """The residual stream at a block boundary.
 
     Attributes:

@@ -32,6 +32,8 @@ with every placement.
 import math
 from dataclasses import dataclass
 
+from .facts import Facts
+
 MIX_FRACTION = 0.25
 """Share of the blocks that are post-norm in Mix-LN; rounded up, so that one block is."""
 
@@ -58,7 +60,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Placement:
+class Placement(Facts):
     """A scheme: which of the three places around a sub-layer carry a norm, block by block.
 
     Attributes:

@@ -45,6 +45,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from .facts import Facts
+
 NORMS_BEFORE = ("ln1", "ln2")
 """Norms on the input of a sub-layer."""
 
@@ -94,7 +96,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
 
 
 @dataclass(frozen=True)
-class Site:
+class Site(Facts):
     """One hook point: its name, what kind of activation it holds, its axes and its block.
 
     Attributes:

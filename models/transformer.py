@@ -13,6 +13,7 @@ from transformer_lens.hook_points import HookPoint
 from .block import Block, apply_norm
 from .cache import TransformerCache
 from .config import TransformerConfig
+from .facts import facts_table
 from .ngpt import UnitNorm, normalise_weights
 from .norms import Norm
 from .placements import PLACEMENTS
@@ -309,6 +310,11 @@ class Transformer(HookedRootModule):
             TypeError: Always.
         """
         raise TypeError(f"this model has no tokenizer: give token ids, not the string {string!r}")
+
+    def _repr_html_(self) -> str:
+        """The configuration and the number of weights, as a table for a notebook."""
+        n_parameters = sum(parameter.numel() for parameter in self.parameters())
+        return facts_table("Transformer", [*self.cfg._facts(), ("parameters", f"{n_parameters:,}")])
 
     def __repr__(self) -> str:
         """Say what the model is in one line."""

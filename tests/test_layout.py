@@ -19,7 +19,7 @@ ROOMS = ("models", "interp", "analyses")
 # What each room may import of the others. `interp` knows models only by what they show.
 ALLOWED = {
     "models": set(),
-    "interp": {"models.sites", "models.observed"},
+    "interp": {"models.sites", "models.observed", "models.facts"},
     "analyses": {"models", "interp"},
 }
 

@@ -20,6 +20,7 @@ from ...interp.profiling.places import Positions, find_positions
 from ...interp.profiling.result import cut
 from ...interp.profiling.totals import Totals
 from ...models.adapters import Adapter
+from ...models.facts import Facts
 from ..figures.patterns import MAX_KEYS
 from ..fits import fit_slope
 from ..head_ladders import HeadLadders
@@ -51,7 +52,7 @@ class _Fed:
 
 
 @dataclass(frozen=True, eq=False)
-class ExplorerState:
+class ExplorerState(Facts):
     """A model that was measured, and what is needed to measure it again with a change.
 
     Attributes:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.facts import Facts
 from ..figures.patterns import quantise
 from ..head_ladders import HeadLadders
 from ..head_records import HeadClass
@@ -20,7 +21,7 @@ COLOURED_BY = ("slope", "normalised_entropy")
 
 
 @dataclass(frozen=True)
-class HeadMap:
+class HeadMap(Facts):
     """Dispersion of every head.
 
     Attributes:
@@ -46,8 +47,8 @@ class HeadMap:
         return f"HeadMap({self.by} ({unit}), {layers} layers x {heads} heads)"
 
 
-@dataclass(frozen=True)
-class NormCurve:
+@dataclass(frozen=True, repr=False)
+class NormCurve(Facts):
     """The scale of one norm over the number of tokens, mean over sequences.
 
     Attributes:
@@ -62,7 +63,7 @@ class NormCurve:
 
 
 @dataclass(frozen=True)
-class HeadView:
+class HeadView(Facts):
     """One head at one length: everything beside the map.
 
     Attributes:

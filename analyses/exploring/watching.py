@@ -12,6 +12,7 @@ from ...interp.profiling.attention_rows import attention_rule
 from ...interp.profiling.observing import ProfileObserver
 from ...interp.profiling.reweighed import score_tile
 from ...interp.remedies import Remedy
+from ...models.facts import Facts
 from ...models.observed import AttentionSeen, NormSeen, PatternSeen, StreamSeen
 from ..figures.patterns import MAX_KEYS, block_means
 
@@ -21,8 +22,8 @@ _CHUNK = 2**22
 """Weights that are held at a time."""
 
 
-@dataclass(frozen=True)
-class HeadSeen:
+@dataclass(frozen=True, repr=False)
+class HeadSeen(Facts):
     """What one head did with the sequences of one length.
 
     Attributes:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...interp.remedies import NormGain, Remedy
+from ...models.facts import Facts
 
 __all__ = ["WhatIfSetting"]
 
 
 @dataclass(frozen=True)
-class WhatIfSetting:
+class WhatIfSetting(Facts):
     """A what-if, as a profile takes it (see :mod:`resharpen.interp.remedies`).
 
     Attributes:

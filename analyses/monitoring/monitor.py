@@ -30,6 +30,7 @@ from ...interp.arguments import check_counts
 from ...interp.drawing import length_generator
 from ...interp.entropy_curves import EntropyCurve, entropy_curves
 from ...models.adapters import Adapter, adapt
+from ...models.facts import brief, facts_table
 from ...models.probes import Probe
 from ..adapted import make_probe
 from ..figures.trend import plot_trend
@@ -203,6 +204,31 @@ class DispersionMonitor:
             ValueError: if nothing was measured yet.
         """
         return plot_trend(self.trend(), title="Dispersion while training")
+
+    def _repr_html_(self) -> str:
+        """The same as a table for a notebook, with the slopes of the last step measured."""
+        facts = self._adapter.description
+        trend = self.trend()
+        last = trend[trend["order"] == trend["order"].max()]
+        slopes = [
+            (str(place), f"{value:.3g} nats (heads {low:.3g} to {high:.3g})")
+            for place, value, low, high in zip(
+                *(last[name] for name in ("place", "value", "low", "high")), strict=True
+            )
+        ]
+        step = f"{self.steps[-1]}: dH/dlog n, mean" if self.steps else "none yet"
+        return facts_table(
+            type(self).__name__,
+            [
+                ("model", f"{facts.architecture}, {facts.n_layers} layers x {facts.n_heads} heads"),
+                ("sequences", f"{self._n_sequences} of {self._probe.name}, lengths "
+                              f"{brief(self._lengths)}, seed {self._seed}"),
+                ("measured", f"{len(self.steps)} steps, every {self.every}, in "
+                             f"{self.seconds:.2g} s"),
+                ("last step", step),
+                *slopes,
+            ],
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         """What is watched, how often, and what there is so far."""

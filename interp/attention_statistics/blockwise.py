@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...models.facts import Facts
 from .catalogue import Request
 from .row_sums import RowSums
 from .rule import AttentionRule
@@ -27,7 +28,7 @@ scores), 1.2e-5 here at the worst; beyond it the product is formed in float64 (t
 
 
 @dataclass(frozen=True)
-class Tile:
+class Tile(Facts):
     """The shape of a tile: at most ``rows`` queries, ``keys`` keys and ``scores`` scores in all.
 
     A tile of fewer scores takes several heads and batch elements together. It holds one head's

@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ...models.facts import Facts
+
 _NUMBERED = re.compile(r"(top|window)_([1-9][0-9]*)_mass")
 
 
-@dataclass(frozen=True)
-class Statistic:
+@dataclass(frozen=True, repr=False)
+class Statistic(Facts):
     """What one number of a row means.
 
     ``unit`` is one of the table's units, ``range`` the interval of values, ``formula`` the

@@ -7,6 +7,7 @@ from enum import IntEnum
 from jaxtyping import Bool, Float64, Int64, UInt8
 from torch import Tensor
 
+from ...models.facts import Facts, brief
 from .catalogue import statistic_unit
 
 
@@ -29,7 +30,7 @@ class RowStatus(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class RowStatistics(Mapping[str, Tensor]):
+class RowStatistics(Facts, Mapping[str, Tensor]):
     """Statistics of every row, by name: ``rows["entropy"]`` is ``[batch, head, query]``.
 
     ``n_key``
@@ -76,6 +77,17 @@ class RowStatistics(Mapping[str, Tensor]):
         """The unit of the statistic ``name``."""
         _ = self[name]
         return statistic_unit(name)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Each statistic with its unit, the rows by status, and the path that was taken."""
+        seen = {name: count for name, count in self.counts().items() if count}
+        rows = brief(self.n_key, type(self).__annotations__["n_key"])
+        return [
+            *((name, f"{self.unit(name)}, {brief(self[name])}") for name in self),
+            ("n_key", rows),
+            ("status", brief(seen)),
+            ("method", self.method),
+        ]
 
     def __repr__(self) -> str:
         """Names, shape and the count of every status that occurs."""

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ...models.facts import Facts
+
 BiasFunction = Callable[[Tensor, Tensor, Tensor], Tensor]
 """``bias(head [h, 1, 1], query_position [q, 1], key_position [1, k])`` -> ``[h|1, q, k]``, called
 tile by tile with index tensors."""
@@ -18,8 +20,8 @@ MaskFunction = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 transformers' masking functions."""
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionRule:
+@dataclass(frozen=True, eq=False, repr=False)
+class AttentionRule(Facts):
     """Scores ``s = bias + cap(scale * q . k)`` with ``cap(x) = softcap * tanh(x / softcap)``.
 
     A key is visible if every condition given here allows it. Positions are indices of the key

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from ...models.facts import Facts
+
 UNITS = ("nats", "ratio", "l2", "1", "logit")
 """Every unit that a quantity may have."""
 
@@ -28,8 +30,8 @@ ARRAYS: dict[str, str] = {
 """The arrays that a measure may read, by name."""
 
 
-@dataclass(frozen=True)
-class Measure:
+@dataclass(frozen=True, repr=False)
+class Measure(Facts):
     """One quantity: what it is called, what it reads, and how to compute it.
 
     Attributes:

@@ -15,9 +15,11 @@ import torch
 from jaxtyping import Float, Float64, Int, Int64
 from torch import Tensor
 
+from ...models.facts import Facts
 
-@dataclass(frozen=True)
-class Ladder:
+
+@dataclass(frozen=True, repr=False)
+class Ladder(Facts):
     """Rungs of ``n_key`` and how far from them a row may be.
 
     Attributes:

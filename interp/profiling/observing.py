@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ...models.facts import Facts
 from ...models.observed import AttentionSeen, NormSeen, PatternSeen, StreamSeen
 from ..attention_statistics import RowStatistics, RowStatus, statistic_unit
 from ..measures.norms import residual_norm
@@ -41,8 +42,8 @@ _MEDIAN_ROWS = 1024
 """Rows of a stream, evenly spaced, from which the median magnitude is taken."""
 
 
-@dataclass(frozen=True)
-class Reading:
+@dataclass(frozen=True, repr=False)
+class Reading(Facts):
     """One quantity at one place, for the sequences of one batch.
 
     Attributes:
@@ -65,8 +66,8 @@ class Reading:
     optional: bool = False
 
 
-@dataclass
-class ProfileObserver:
+@dataclass(repr=False)
+class ProfileObserver(Facts):
     """Looks on while an adapted model runs one batch; a :mod:`resharpen.models.observed` Observer.
 
     Attributes:

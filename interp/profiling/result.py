@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from ...models.facts import Facts
 from ...models.observed import Observer
 
 
@@ -54,8 +55,8 @@ class Probing(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Profile:
+@dataclass(frozen=True, repr=False)
+class Profile(Facts):
     """A table, and what has to be known to read it.
 
     Attributes:

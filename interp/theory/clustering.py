@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .arguments import check_choice, check_real, check_whole
+from .shown import Shown
 from .speed_schemes import (
     GROWING,
     InverseTemperature,
@@ -38,8 +39,8 @@ BLOCK_SCORES = 2**20
 """Scores held at once (8 MB): queries are taken in blocks of as many rows as fit."""
 
 
-@dataclass(frozen=True, eq=False)
-class ParticlePath:
+@dataclass(frozen=True, eq=False, repr=False)
+class ParticlePath(Shown):
     """The tokens at the output times, float64."""
 
     time: NDArray[np.float64]

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .arguments import check_real, check_whole
 from .initial_value import integrate
+from .shown import Shown
 from .speed_schemes import (
     GROWING,
     InverseTemperature,
@@ -34,8 +35,8 @@ from .speed_schemes import (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class CosinePath:
+@dataclass(frozen=True, eq=False, repr=False)
+class CosinePath(Shown):
     """The equiangular tokens at the output times; every array has shape `[time]`, float64."""
 
     time: NDArray[np.float64]

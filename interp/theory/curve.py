@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .arguments import check_choice, check_numbers
+from .shown import Shown
 
 KINDS = ("exact", "lower_bound", "upper_bound", "limit", "conjecture", "fit")
 """What the values claim: equality, a side of the measurement, an asymptote, a guess, or a fit."""
@@ -32,7 +33,7 @@ class Place(TypedDict, total=False):
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class Curve(Shown):
     """A law evaluated on a grid, with what it assumes and where it comes from.
 
     Frozen and checked on construction; the arrays are copied and read-only. Two curves are equal

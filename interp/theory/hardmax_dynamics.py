@@ -22,10 +22,11 @@ from numpy.typing import ArrayLike, NDArray
 from .arguments import check_real, check_whole
 from .clustering import BLOCK_SCORES
 from .dispersion import Bounds
+from .shown import Shown
 
 
-@dataclass(frozen=True, eq=False)
-class HardmaxPath:
+@dataclass(frozen=True, eq=False, repr=False)
+class HardmaxPath(Shown):
     """The tokens after each number of steps that was asked for."""
 
     steps: NDArray[np.int64]

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .arguments import check_choice, check_real, check_whole
+from .shown import Shown
 
 SPEED_SCHEMES = ("post", "pre", "mix", "peri", "ngpt", "ln_scaling")
 """Names of the schemes, spelled as the placements of a model."""
@@ -41,7 +42,7 @@ InverseTemperature: TypeAlias = float | Callable[[float, int], float]
 
 
 @dataclass(frozen=True)
-class SpeedScheme:
+class SpeedScheme(Shown):
     """One row of the table above, with its parameters.
 
     Raises (on construction):

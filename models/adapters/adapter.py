@@ -27,6 +27,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
+from ..facts import Facts, facts_table
 from ..observed import Observer
 from .blocks import BlockWatch
 from .description import Description
@@ -34,8 +35,8 @@ from .layout import Layout, find_layout
 from .undisturbed import evaluating
 
 
-@dataclass(frozen=True)
-class Feed:
+@dataclass(frozen=True, repr=False)
+class Feed(Facts):
     """What one run is given, checked.
 
     Attributes:
@@ -280,6 +281,10 @@ class Adapter:
                 "give one document a sequence"
             )
         return documents
+
+    def _repr_html_(self) -> str:
+        """What the adapter says of the model, as a table for a notebook."""
+        return facts_table(type(self).__name__, self.description._facts())
 
     def __repr__(self) -> str:
         """Say what is adapted in one line."""

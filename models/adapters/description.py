@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from ..facts import Facts
 from .digest import digest_weights
 
 
-@dataclass(frozen=True)
-class Description:
+@dataclass(frozen=True, repr=False)
+class Description(Facts):
     """A model in a dozen facts, found from the model itself where they can be.
 
     Attributes:

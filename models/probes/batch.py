@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from ..facts import Facts
+
 NO_KEY = -1
 """In ``relevant_key``: this query needs no particular key."""
 
@@ -15,8 +17,8 @@ NO_LABEL = -100
 """In ``labels``: what follows this position is not scored (PyTorch's own convention)."""
 
 
-@dataclass(frozen=True)
-class ProbeBatch:
+@dataclass(frozen=True, repr=False)
+class ProbeBatch(Facts):
     """Sequences of one length.
 
     Attributes:

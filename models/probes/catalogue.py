@@ -6,12 +6,14 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..facts import Facts
+
 if TYPE_CHECKING:
     from .batch import Probe
 
 
 @dataclass(frozen=True)
-class ProbeEntry:
+class ProbeEntry(Facts):
     """One probe as help texts show it.
 
     Attributes:

@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..facts import Facts
 from .batch import NO_KEY, NO_LABEL, ProbeBatch, check_batch, make_batch
 from .vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class RandomTokens:
+class RandomTokens(Facts):
     """The probe of independent uniform tokens.
 
     Attributes:

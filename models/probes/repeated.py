@@ -24,12 +24,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..facts import Facts
 from .batch import NO_KEY, NO_LABEL, ProbeBatch, check_batch, make_batch
 from .vocabulary import Vocabulary, draw_distinct
 
 
 @dataclass(frozen=True)
-class Repeated:
+class Repeated(Facts):
     """The probe of repeated random tokens.
 
     Attributes:

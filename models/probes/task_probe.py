@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from ..facts import Facts
 from ..tasks import Task
 from .batch import NO_KEY, ProbeBatch
 
 
 @dataclass(frozen=True)
-class TaskProbe:
+class TaskProbe(Facts):
     """A task of :data:`resharpen.models.tasks.TASKS` as a probe.
 
     Attributes:

@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..facts import Facts
 from .batch import NO_KEY, ProbeBatch, check_batch, make_batch
 
 Encode = Callable[[str], Sequence[int]]
@@ -37,7 +38,7 @@ def shipped_text() -> str:
 
 
 @dataclass(frozen=True)
-class Text:
+class Text(Facts):
     """The probe of running text.
 
     Attributes:

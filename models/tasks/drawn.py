@@ -13,11 +13,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..facts import Facts
 from .task import Batch, TaskKind
 
 
 @dataclass(frozen=True)
-class DrawnTask(ABC):
+class DrawnTask(Facts, ABC):
     """A task that turns one row of uniforms on ``[0, 1)`` into one sequence.
 
     Attributes:

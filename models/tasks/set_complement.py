@@ -24,11 +24,12 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from ..facts import Facts
 from .task import Batch, TaskKind
 
 
 @dataclass(frozen=True)
-class SetComplement:
+class SetComplement(Facts):
     """The Set Complement Task.
 
     Attributes:

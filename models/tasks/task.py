@@ -7,13 +7,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ..facts import Facts
+
 TaskKind = Literal["aggregation", "needle", "mixed"]
 """Which dispersion a task suffers from (theory section 0): every key carries a share of the answer,
 one key carries it, or both."""
 
 
-@dataclass(frozen=True)
-class Batch:
+@dataclass(frozen=True, repr=False)
+class Batch(Facts):
     """Sequences of one length, what should follow at each position, and which keys matter.
 
     Attributes:

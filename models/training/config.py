@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from ..facts import Settings
+
 Schedule = Literal["linear", "cosine", "constant"]
 Targets = Literal["sampled", "exact"]
 
 
-@dataclass(frozen=True)
-class TrainingConfig:
+@dataclass(frozen=True, repr=False)
+class TrainingConfig(Settings):
     """One training recipe.
 
     Attributes:
