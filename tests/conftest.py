@@ -1,8 +1,12 @@
 """Shared by every test: one thread (sizes are tiny), a fixed Hypothesis profile, no model hub."""
 
+import multiprocessing
 import os
+from collections.abc import Iterator
+from multiprocessing.context import BaseContext
 
 import hypothesis
+import pytest
 import torch
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -12,3 +16,31 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("resharpen")
 torch.set_num_threads(1)
+
+# What the processes of slow tests need, all of it together seconds of imports.
+PRELOADED = [
+    "distributed",
+    "resharpen.analyses.auditing",
+    "resharpen.analyses.many_audits",
+    "resharpen.analyses.searching.study",
+    "resharpen.models.training.loop",
+]
+
+
+@pytest.fixture(scope="session")
+def forkserver() -> BaseContext:
+    """Makes processes that fork from one that has imported the package, none has to by itself."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
+
+
+@pytest.fixture
+def forked_dask(forkserver: BaseContext) -> Iterator[None]:
+    """The workers of Dask's clusters start in this way."""
+    dask = pytest.importorskip("dask")
+    utils = pytest.importorskip("distributed.utils", reason="dask is not installed")
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        utils.get_mp_context()  # names modules of its own the first time
+        forkserver.set_forkserver_preload(PRELOADED)
+        yield

@@ -255,13 +255,16 @@ def test_the_wheel_in_a_new_environment_runs_the_command_line(tmp_path: Path) ->
         check=True,
     )
     (wheel,) = tmp_path.glob("*.whl")
-    venv.create(tmp_path / "env", with_pip=True)
+    venv.create(tmp_path / "env")  # our pip serves it too
     python = tmp_path / "env" / "bin" / "python"
     purelib = sysconfig.get_path("purelib", vars={"base": str(tmp_path / "env")})
     # The dependencies are borrowed; their own .pth files, ours among them, are not processed.
     (Path(purelib) / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)],
+        [
+            *(sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"),
+            *("--no-deps", "--no-index", str(wheel)),
+        ],
         check=True,
     )
     command = tmp_path / "env" / "bin" / "resharpen"

@@ -137,6 +137,7 @@ def test_a_dead_worker_loses_its_own_checkpoint_only(run: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_dask")
 def test_on_a_dask_cluster_the_results_are_the_same(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("distributed", reason="dask is not installed")
     paths = [run / "step-20", run / "step-100", break_weights(write(run / "step-60"))]

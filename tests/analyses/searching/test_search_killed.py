@@ -93,7 +93,7 @@ def check(trials: pd.DataFrame, expected: pd.DataFrame) -> None:
 
 
 @pytest.fixture
-def cluster() -> Iterator[Any]:
+def cluster(forked_dask: None) -> Iterator[Any]:
     distributed = pytest.importorskip("distributed", reason="dask is not installed")
     dask = pytest.importorskip("dask")
     with (

@@ -1,9 +1,7 @@
 """A training process that is killed outright (SIGKILL), in its own process, resumes bit for bit."""
 
-import signal
-import subprocess
-import sys
 import time
+from multiprocessing.context import BaseContext
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from resharpen.models import SetComplement, TrainingConfig, TransformerConfig, t
 from resharpen.models.training.state import STATE_FILE
 
 CODE = """
-import sys, torch
+import torch
 torch.set_num_threads(1)
 from resharpen.models import SetComplement, TrainingConfig, TransformerConfig, train
 cfg = TransformerConfig(d_vocab=12, d_model=16, norm_placement="res_post", attn_dropout=0.1)
@@ -22,12 +20,12 @@ recipe = TrainingConfig(
     length=4, n_steps=100000, batch_size=8, save_every=7, schedule="constant",
     bema=((0.5, 0.2),), uniform_average=True, burn_in=3,
 )
-train(cfg, SetComplement(12), recipe, [0, 1], folder=sys.argv[1])
+train(cfg, SetComplement(12), recipe, [0, 1], folder=folder)
 """
 
 
 @pytest.mark.slow
-def test_sigkill_at_any_moment_loses_nothing(tmp_path: Path) -> None:
+def test_sigkill_at_any_moment_loses_nothing(tmp_path: Path, forkserver: BaseContext) -> None:
     cfg = TransformerConfig(d_vocab=12, d_model=16, norm_placement="res_post", attn_dropout=0.1)
 
     def run_to(n_steps: int):
@@ -45,16 +43,17 @@ def test_sigkill_at_any_moment_loses_nothing(tmp_path: Path) -> None:
 
     for wait in (0.05, 0.11, 0.23):
         place = tmp_path / f"{wait}"
-        process = subprocess.Popen([sys.executable, "-c", CODE, str(place)])
+        process = forkserver.Process(target=exec, args=(CODE, {"folder": str(place)}))
+        process.start()
         try:
             deadline = time.monotonic() + 120
             while not (place / STATE_FILE).exists():
-                assert process.poll() is None and time.monotonic() < deadline
+                assert process.is_alive() and time.monotonic() < deadline
                 time.sleep(0.02)
             time.sleep(wait)
         finally:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+            process.kill()
+            process.join()
         # The state says how far it came; a run of exactly that many steps is the reference.
         with safe_open(place / STATE_FILE, "pt") as file:
             done = int((file.metadata() or {})["step"])
