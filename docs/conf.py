@@ -58,7 +58,8 @@ def adapt_page(app: Sphinx, name: str, source: list[str]) -> None:
     repository's README, which is no page of the site, leads to the first page.
     """
     if name.endswith("/claims"):
-        source[0] = f"# Claims under test, and every disagreement\n\n{source[0]}"
+        study = name.split("/")[-2]
+        source[0] = f"# Claims under test: {study}\n\n{source[0]}"
     up = "../" * (name.count("/") + 1)
     source[0] = source[0].replace(f"]({up}README.md)", "](/index.md)")
 
