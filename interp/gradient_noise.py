@@ -39,6 +39,9 @@ _CHUNK = 64
 class GradientNoise(Facts):
     """The noise of one sequence's gradient at fixed weights, estimated without bias.
 
+    ``ξ = g_sampled - g_exact``. Squares and traces are sums over all weights, single numbers in
+    nats squared (weights have no unit).
+
     Attributes:
         label: ``E|ξ|^2``, the part that exact targets would remove; zero or more.
         input: ``tr Cov(g_exact)``, the part that is left with exact targets; zero or more.
