@@ -17,6 +17,12 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("resharpen")
 torch.set_num_threads(1)
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The wheel takes longest of what would come last, when the other worker has nothing left."""
+    items.sort(key=lambda item: item.path.name != "test_layout.py")
+
+
 # What the processes of slow tests need, all of it together seconds of imports.
 PRELOADED = [
     "distributed",
