@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from .findings import Verdict
-from .head_classes import summarise_layers
 from .head_records import CLASSES, HeadClass, stack_prefixes
 from .thresholds import THRESHOLD_SOURCES, HeadThresholds
 from .wording import format_number, plural
@@ -86,7 +85,9 @@ def _judge_share(
     counts = Counter(item.label for item in heads)
     total, dispersing, unknown = len(heads), counts["dispersing"], counts["unknown"]
     least, most = dispersing / total, (dispersing + unknown) / total
-    summary = summarise_layers(heads)[0]
+    # Over all of them: a model's verdict is of several layers, each with its own summary.
+    lost = [item.crossing.n_key for item in heads if item.crossing.kind == "measured"]
+    first = min(lost, default=math.nan)
     if least >= lines.share:
         verdict, label = "WARN", "disperses"
     elif most >= lines.share:
@@ -94,9 +95,9 @@ def _judge_share(
     else:
         verdict, label = "PASS", "focused"
     told = ", ".join(f"{counts[name]} {name}" for name in CLASSES if counts[name])
-    lost = "" if not summary.lost else (
-        f"; {plural(summary.lost, 'head')} below {format_number(lines.weight)} within what was "
-        f"measured, the first from {summary.first_lost:.0f} keys on"
+    drowned = "" if not lost else (
+        f"; {plural(len(lost), 'head')} below {format_number(lines.weight)} within what was "
+        f"measured, the first from {first:.0f} keys on"
     )  # fmt: skip
     return Verdict(
         subject=subject,
@@ -105,9 +106,9 @@ def _judge_share(
         verdict=verdict,
         value=least,
         threshold=lines.share,
-        length_measured=summary.first_lost,
+        length_measured=first,
         length_predicted=math.nan,
-        reason=f"{plural(total, 'head')}: {told}{lost}",
+        reason=f"{plural(total, 'head')}: {told}{drowned}",
         unit="ratio",
         threshold_source=THRESHOLD_SOURCES["share"],
     )

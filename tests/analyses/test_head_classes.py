@@ -145,6 +145,23 @@ def test_relevant_keys_are_watched_where_they_are_known():
     assert (nothing.kind, nothing.reason) == ("unknown", "nothing was measured")
 
 
+def test_a_model_counts_the_lost_heads_of_all_its_layers():
+    """Its first layer is not the model: the last one holds most of them, and the earliest."""
+    lost, early = 4 / N_KEY.clip(4), 1 / N_KEY
+    found = classify_heads(
+        table(
+            row
+            for layer, head, weights in [(0, 0, lost), (0, 1, 1.0), (1, 0, early), (1, 1, lost)]
+            for row in rows(0.9, layer=layer, head=head, max_weight=weights)
+        )
+    )
+    first, second, model = judge_heads(found)[4:]
+    assert "; 1 head below 0.1 within what was measured" in first.reason
+    assert "; 2 heads below 0.1 within what was measured" in second.reason
+    assert "; 3 heads below 0.1 within what was measured, the first from 16 keys on" in model.reason
+    assert (first.length_measured, second.length_measured, model.length_measured) == (64, 16, 16)
+
+
 def test_hook_points_of_one_module_are_one_head():
     """Our own models measure scores and pattern at different sites."""
     found = only(
