@@ -1,8 +1,8 @@
 """The explorer in a notebook: controls around the figure; it computes nothing itself.
 
 ipywidgets hold the controls, plotly's FigureWidget (on anywidget) the figure: the two widget layers
-that JupyterLab 4, Notebook 7 and VS Code all run, with nothing of our own to be kept working in
-each. A change is sent while a slider moves; ipywidgets holds back the next one until the last is
+that JupyterLab 4, Notebook 7 and VS Code all run; our own is only what :mod:`.fitting` says. A
+change is sent while a slider moves; ipywidgets holds back the next one until the last is
 answered, so moves do not pile up.
 """
 
@@ -15,6 +15,7 @@ from ..figures.embed import figure_bundle
 from ..figures.explorer import MAP, explorer_data, explorer_layout, plot_explorer
 from ..figures.live import change_figure, listen, live_figure
 from .circuitsvis import show_in_circuitsvis
+from .fitting import fitting_widget
 from .page import render_page
 from .state import ExplorerState
 from .views import COLOURED_BY, HeadMap, HeadView
@@ -26,11 +27,21 @@ SETTLED = 0.8
 """Seconds without a change after which the still figure of the notebook is renewed."""
 
 _MARK = "resharpen-explorer"
+_FENCE = "resharpen-fence"
 
-# Where the page runs the live view, the still figure in the output behind it is not shown.
+# A cell's outputs are the live view, a fence of no height, and the still figure. Where the page
+# runs the live view, the still figure is not shown (the second rule is VS Code's).
 _STYLE = f"""<style>
-.jp-OutputArea-child:has(.{_MARK}) + .jp-OutputArea-child {{ display: none; }}
+.jp-OutputArea-child:has(.{_MARK}) + .jp-OutputArea-child + .jp-OutputArea-child,
+.output_container:has(.{_MARK}) + .output_container + .output_container > * {{ display: none; }}
 .{_MARK} .widget-label {{ color: var(--jp-ui-font-color1, inherit); }}
+</style>"""
+
+# Where it does not, what JupyterLab puts in its place ("Loading widget...") is not shown either.
+_FENCE_HTML = f"""<div class="{_FENCE}"></div><style>
+.jp-OutputArea-child:has(.{_FENCE}),
+.jp-OutputArea-child:not(:has(.{_MARK})):has(+ .jp-OutputArea-child .{_FENCE})
+{{ display: none; }}
 </style>"""
 
 
@@ -184,9 +195,10 @@ class Explorer:
 
     def _ipython_display_(self) -> None:
         """The widget, and behind it the figure as it stands, for when there is no kernel."""
-        from IPython.display import display
+        from IPython.display import HTML, display
 
         display(self.widget)
+        display(HTML(_FENCE_HTML))
         self._still = display(figure_bundle(self.figure()), raw=True, display_id=True)
 
     def _build(self) -> Any:
@@ -253,6 +265,7 @@ class Explorer:
                 ),
                 self._said,
                 self._figure,
+                fitting_widget(_MARK),
             ]
         )  # fmt: skip
         box.add_class(_MARK)

@@ -405,7 +405,8 @@ def _style(figure: go.Figure, head_map: "HeadMap") -> None:
     left, right = figure.layout.xaxis4.domain
     for number, axis in ((MAP, figure.layout.yaxis), (WEIGHTS, figure.layout.yaxis4)):
         low, high = axis.domain
-        traces[number].colorbar.update(x=right, y=low, len=high - low)
+        # A little lower than its panel: the label at the top keeps clear of the panel's title.
+        traces[number].colorbar.update(x=right, y=low, len=0.95 * (high - low))
     figure.update_layout(
         margin={"l": 10, "r": 10, "t": 76, "b": 92},
         legend={"orientation": "h", "x": left, "xanchor": "left", "y": 0, "yref": "container",
