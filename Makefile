@@ -8,7 +8,7 @@ JOBS   ?= 2
 
 BIN     := $(VENV)/bin
 # The strict editable install links each file, so it is made anew when a file comes or goes.
-SOURCES := $(sort $(shell find models interp analyses -type f -not -name '*.pyc'))
+SOURCES := $(sort $(shell find package models interp analyses -type f -not -name '*.pyc'))
 KEY     := $(shell (cat pyproject.toml constraints.txt; echo $(SOURCES)) | cksum | cut -d' ' -f1)
 READY   := $(VENV)/.ready-$(KEY)
 

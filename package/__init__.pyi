@@ -1,0 +1,5 @@
+from . import analyses as analyses
+from . import interp as interp
+from . import models as models
+
+__version__: str
