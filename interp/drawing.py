@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..models.facts import Facts
+from .arguments import check_seed
 
 Sample = Callable[[np.random.Generator, int, int], Any]
 """``sample(generator, batch, length)``: token ids ``[batch, pos]``, or an object with ``tokens``
@@ -25,11 +26,12 @@ def length_generator(seed: int, length: int) -> np.random.Generator:
     The draw at one length does not depend on which other lengths are asked for.
 
     Raises:
-        ValueError: If seed or length is negative.
+        ValueError: If seed or length is no whole number, or negative.
     """
-    if seed < 0 or length < 0:
-        raise ValueError(f"seed and length must be zero or more; got {seed} and {length}")
-    return np.random.Generator(np.random.Philox(key=np.array([seed, length], dtype=np.uint64)))
+    if length < 0:
+        raise ValueError(f"a length must be zero or more; got {length}")
+    key = np.array([check_seed(seed), length], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=key))
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,8 +83,9 @@ def draw(sample: Sample, seed: int, length: int, batch: int) -> Drawn:
     Raises:
         ValueError: If the task refuses the length, or what it returns has the wrong shape.
     """
+    generator = length_generator(seed, length)
     try:
-        drawn = sample(length_generator(seed, length), batch, length)
+        drawn = sample(generator, batch, length)
     except ValueError as error:
         raise ValueError(f"the task cannot draw sequences of length {length}: {error}") from error
     tokens = drawn if isinstance(drawn, Tensor) else getattr(drawn, "tokens", None)

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from .arguments import check_lengths
 from .head_rows import HeadRows, read_head_rows
 from .measures.dispersion import max_weight, score_spread
 from .measures.limits import jacobian_entry, jacobian_norm, selection_distance, separable_share
@@ -98,9 +99,7 @@ def profile_limits(
     Raises:
         ValueError: If a length, head or argument is impossible, or the layer shows no scores.
     """
-    asked = sorted({int(length) for length in lengths})
-    if not asked or asked[0] < 1:
-        raise ValueError(f"lengths must be 1 or more; got {asked}")
+    asked = sorted(set(check_lengths(lengths, distinct=False)))
     selection_size(selected, 1)
     one_pass = adapter.description.causal is not False and probe.nested
     runs = [(asked[-1], tuple(asked))] if one_pass else [(length, ()) for length in asked]

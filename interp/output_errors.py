@@ -29,7 +29,7 @@ import pandas as pd
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .arguments import check_counts, check_labels
+from .arguments import check_counts, check_labels, check_lengths
 from .capturing import evaluating
 from .drawing import Sample, draw, length_generator
 from .measures import (
@@ -41,7 +41,7 @@ from .measures import (
     total_variation,
 )
 from .reduce import Moments
-from .sweeping import LOGITS, check_lengths, check_positions
+from .sweeping import LOGITS, check_positions
 from .tables import table
 
 SEQUENCE_ERRORS: dict[str, str] = {

@@ -18,7 +18,7 @@ from jaxtyping import Float64, Int
 from torch import Tensor
 
 from ..models.observed import AttentionSeen, NormSeen, PatternSeen, StreamSeen
-from .arguments import check_counts
+from .arguments import check_counts, check_lengths
 from .attention_statistics import AttentionRule
 from .drawing import length_generator
 from .profiling.attention_rows import attention_rule, most_keys
@@ -238,10 +238,10 @@ def profile_score_rows(
         ValueError: If a length or head is impossible, an argument is out of range, or a layer does
             not show its scores.
     """
-    asked = sorted({int(length) for length in lengths})
+    asked = sorted(set(check_lengths(lengths, distinct=False)))
     check_counts(n_sequences=n_sequences, rows_per_rung=rows_per_rung, batch_tokens=batch_tokens)
-    if not asked or asked[0] < 1 or not heads:
-        raise ValueError(f"lengths must be 1 or more and a head be named; got {asked}, {heads}")
+    if not heads:
+        raise ValueError("heads must hold at least one (layer, head); got none")
     by_layer = {layer: tuple(sorted(h for at, h in heads if at == layer)) for layer, _ in heads}
     causal = adapter.description.causal is not False
     one_pass = causal and probe.nested

@@ -19,7 +19,7 @@ import pandas as pd
 from torch import Tensor
 
 from ..models.sites import Site, list_sites
-from .arguments import check_counts, check_labels
+from .arguments import check_counts, check_labels, check_lengths
 from .capturing import HookedModel, capture
 from .drawing import Sample, draw
 from .reduce import Moments
@@ -30,7 +30,7 @@ from .stream_values import (
     check_quantities,
     step_values,
 )
-from .sweeping import check_lengths, check_positions
+from .sweeping import check_positions
 from .tables import concatenate, table
 from .verify import verify_taps
 

@@ -9,7 +9,7 @@ import pandas as pd
 from torch import Tensor
 
 from ..models.sites import Site, list_sites, weight_rule
-from .arguments import check_counts, check_labels
+from .arguments import check_counts, check_labels, check_lengths
 from .capturing import HookedModel, capture
 from .drawing import Drawn, Sample, draw
 from .frozen import AloneScales, alone_scales, frozen_logits
@@ -124,7 +124,7 @@ def sweep(
             has learned, a measure or label is unknown, or a number is out of range. Lengths are
             checked before anything is run.
     """
-    asked = tuple(lengths)
+    asked = check_lengths(lengths)
     tables: list[pd.DataFrame] = []
     try:
         with advancing(progress, "sweep", "batch") as advance:
@@ -237,23 +237,6 @@ def _needed_sites(model: HookedModel, measures: Sequence[Measure]) -> list[Site]
         or (site.kind == "scores" and site.layer in layers)
         or (site.kind == "norm_scale" and freezes)
     ]
-
-
-def check_lengths(lengths: Iterable[int]) -> tuple[int, ...]:
-    """The lengths, as a tuple of whole numbers.
-
-    Raises:
-        ValueError: If there is none, one is less than 1 or no whole number, or two are the same.
-    """
-    asked = tuple(lengths)
-    if not asked:
-        raise ValueError("lengths must hold at least one length")
-    for length in asked:
-        if isinstance(length, bool) or int(length) != length or length < 1:
-            raise ValueError(f"a length must be a whole number, 1 or more; got {length!r}")
-    if len(set(asked)) < len(asked):
-        raise ValueError(f"lengths must all be different; got {list(asked)}")
-    return tuple(int(length) for length in asked)
 
 
 def check_positions(model: Any, drawn: Drawn, length: int) -> None:

@@ -77,6 +77,16 @@ def facts_table(title: str, facts: Sequence[tuple[str, str]]) -> str:
     return f"<table>{head}<tbody>{rows}</tbody></table>"
 
 
+def plural(count: int, noun: str) -> str:
+    """``1 length``, ``5 lengths``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def layers_by_heads(n_layers: int, n_heads: int) -> str:
+    """The size of a transformer in words: ``1 layer x 4 heads``."""
+    return f"{plural(n_layers, 'layer')} x {plural(n_heads, 'head')}"
+
+
 def brief(value: Any, annotation: Any = None) -> str:
     """A value in a few words: an array by its type and axes, a long collection by its size.
 

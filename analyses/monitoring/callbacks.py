@@ -5,10 +5,12 @@ one process only. Afterwards ``callback.monitor`` holds what was measured.
 """
 
 import importlib
+import inspect
 import os
 from pathlib import Path
 from typing import Any
 
+from ...interp.arguments import check_keywords
 from .monitor import DispersionMonitor
 
 __all__ = ["hugging_face_callback", "lightning_callback"]
@@ -26,7 +28,11 @@ def hugging_face_callback(**options: Any) -> Any:
 
     Returns:
         A ``TrainerCallback``; its attribute ``monitor`` is None until training begins.
+
+    Raises:
+        TypeError: if an option is none of the monitor's.
     """
+    _check_options("hugging_face_callback", options)
     from transformers import TrainerCallback
 
     class DispersionCallback(TrainerCallback):
@@ -47,6 +53,9 @@ def hugging_face_callback(**options: Any) -> Any:
         def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
             if self.monitor is not None:
                 self.monitor.step(state.global_step)
+
+        def __repr__(self) -> str:
+            return _told(self.monitor)
 
     return DispersionCallback()
 
@@ -79,8 +88,10 @@ def lightning_callback(**options: Any) -> Any:
         A Lightning ``Callback``; its attribute ``monitor`` is None until training begins.
 
     Raises:
+        TypeError: if an option is none of these.
         ImportError: if neither ``lightning`` nor ``pytorch_lightning`` is installed.
     """
+    _check_options("lightning_callback", options, "attribute")
     given = dict(options)
     attribute = given.pop("attribute", "model")
 
@@ -115,7 +126,21 @@ def lightning_callback(**options: Any) -> Any:
                 self._last = trainer.global_step
                 self.monitor.step(self._last)
 
+        def __repr__(self) -> str:
+            return _told(self.monitor)
+
     return DispersionCallback()
+
+
+def _check_options(function: str, options: dict[str, Any], *more: str) -> None:
+    """Refuse a misspelt option here: the monitor that would is made when training begins."""
+    known = [*inspect.signature(DispersionMonitor).parameters][1:]
+    check_keywords(function, options, [*known, *more])
+
+
+def _told(monitor: DispersionMonitor | None) -> str:
+    """What a callback shows: its monitor, once there is one."""
+    return f"DispersionCallback({'training has not begun' if monitor is None else repr(monitor)})"
 
 
 def _lightning_callback_class() -> Any:

@@ -26,16 +26,18 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from ...interp.arguments import check_counts
+from ...interp.arguments import check_counts, check_lengths, check_seed, check_step
 from ...interp.drawing import length_generator
 from ...interp.entropy_curves import EntropyCurve, entropy_curves
 from ...models.adapters import Adapter, adapt
-from ...models.facts import brief, facts_table
+from ...models.facts import brief, facts_table, layers_by_heads
 from ...models.probes import Probe
 from ..adapted import make_probe
+from ..arguments import check_probe
 from ..figures.trend import plot_trend
 from ..fits import fit_slope
 from ..trend import TREND_COLUMNS
+from ..wording import plural
 from .log_targets import find_log
 
 __all__ = ["HISTORY_COLUMNS", "DispersionMonitor"]
@@ -65,7 +67,9 @@ class DispersionMonitor:
             monitor.step()
         monitor.plot()
 
-    A measurement that fails warns and is left out: it never ends a training run.
+    A measurement that fails warns and is left out, and so do numbers that could not be logged: a
+    training run is never ended. Of a model that has diverged, and of a log that stays out of reach,
+    that is said once, not at every step.
     """
 
     def __init__(
@@ -97,22 +101,33 @@ class DispersionMonitor:
 
         Raises:
             ValueError: if the model cannot be captured exactly, the probe is unknown, or a number
-                is out of range.
-            TypeError: if ``log`` is nothing that can be logged to.
+                is out of range (a length must be 2 or more: one key cannot be dispersed over).
+            TypeError: if ``log`` is nothing that can be logged to, ``probe`` no probe, or
+                ``lengths`` no numbers.
         """
         check_counts(every=every, n_sequences=n_sequences)
+        check_seed(seed)
+        asked = None if lengths is None else check_lengths(lengths)
+        if asked is not None and min(asked) < 2:
+            raise ValueError(
+                "lengths must be 2 or more, as a head with one key has nothing to disperse over; "
+                f"got {list(asked)}"
+            )
         targets = log if isinstance(log, Sequence) else [] if log is None else [log]
         self._logs = [find_log(target) for target in targets]
         self._adapter: Adapter = adapt(_unwrapped(model))
+        check_probe(probe)
         self._probe: Any = (
             make_probe(probe, self._adapter, None, None) if isinstance(probe, str) else probe
         )
-        self._lengths = tuple(lengths) if lengths is not None else _lengths(self._adapter)
+        self._lengths = _lengths(self._adapter) if asked is None else asked
         self._n_sequences, self._seed = n_sequences, seed
         self.every = every
         self.seconds = 0.0
         self._done = 0
         self._rows: list[tuple[Any, ...]] = []
+        self._unlogged: set[int] = set()
+        self._diverged = False
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -139,8 +154,11 @@ class DispersionMonitor:
 
         Returns:
             Whether this step was measured.
+
+        Raises:
+            ValueError: if ``step`` is no whole number, 0 or more.
         """
-        self._done = self._done + 1 if step is None else step
+        self._done = self._done + 1 if step is None else check_step(step)
         if self._done % self.every:
             return False
         return self.measure(self._done)
@@ -149,11 +167,16 @@ class DispersionMonitor:
         """Measure now, and call it this step; a step that was measured before is replaced.
 
         Returns:
-            Whether it could be measured.
+            Whether it could be measured: not if that fails, and not if no head's weights are
+            finite, as of a model that has diverged.
+
+        Raises:
+            ValueError: if ``step`` is no whole number, 0 or more.
         """
+        step = check_step(step)
         begun = time.perf_counter()
         try:
-            rows = self._measured(step)
+            curves = self._measured()
         except Exception as error:
             warnings.warn(
                 f"dispersion was not measured at step {step}: {type(error).__name__}: {error}",
@@ -162,11 +185,43 @@ class DispersionMonitor:
             return False
         finally:
             self.seconds += time.perf_counter() - begun
+        self._look_for_divergence(step, curves)
+        rows = [row for curve in curves for row in _head_rows(step, curve)]
+        if not rows:
+            return False
         self._rows = [row for row in self._rows if row[0] != step] + rows
-        numbers = _numbers(rows)
-        for log in self._logs:
-            log(step, numbers)
+        self._log(step, _numbers(rows))
         return True
+
+    def _look_for_divergence(self, step: int, curves: Sequence[EntropyCurve]) -> None:
+        """Say which heads have no finite weights, unless it was said and they had none since."""
+        lost = sum(not curve.n_key.size for curve in curves)
+        if lost and not self._diverged:
+            what = "was not measured" if lost == len(curves) else "was measured in part"
+            warnings.warn(
+                f"dispersion {what} at step {step}: {lost} of {plural(len(curves), 'head')} have "
+                "no finite attention weights (NaN or infinity), as when a model has diverged; "
+                "later steps are tried without saying so again",
+                stacklevel=4,
+            )
+        self._diverged = lost > 0
+
+    def _log(self, step: int, numbers: dict[str, float]) -> None:
+        """Tell every target; of one that fails, warn, and again only if it has worked since."""
+        for index, log in enumerate(self._logs):
+            try:
+                log(step, numbers)
+            except Exception as error:
+                if index not in self._unlogged:
+                    warnings.warn(
+                        f"dispersion of step {step} could not be logged "
+                        f"({type(error).__name__}: {error}); it is kept in the monitor's history, "
+                        "and later steps are tried again",
+                        stacklevel=4,
+                    )
+                self._unlogged.add(index)
+            else:
+                self._unlogged.discard(index)
 
     def trend(self) -> pd.DataFrame:
         """Dispersion slopes by layer over the steps, as `resharpen.analyses.trend` has them."""
@@ -207,7 +262,6 @@ class DispersionMonitor:
 
     def _repr_html_(self) -> str:
         """The same as a table for a notebook, with the slopes of the last step measured."""
-        facts = self._adapter.description
         trend = self.trend()
         last = trend[trend["order"] == trend["order"].max()]
         slopes = [
@@ -220,7 +274,7 @@ class DispersionMonitor:
         return facts_table(
             type(self).__name__,
             [
-                ("model", f"{facts.architecture}, {facts.n_layers} layers x {facts.n_heads} heads"),
+                ("model", self._model_words()),
                 ("sequences", f"{self._n_sequences} of {self._probe.name}, lengths "
                               f"{brief(self._lengths)}, seed {self._seed}"),
                 ("measured", f"{len(self.steps)} steps, every {self.every}, in "
@@ -232,20 +286,22 @@ class DispersionMonitor:
 
     def __repr__(self) -> str:
         """What is watched, how often, and what there is so far."""
-        facts = self._adapter.description
         return (
-            f"DispersionMonitor({facts.architecture}, {facts.n_layers} layers x {facts.n_heads} "
-            f"heads; every {self.every} steps; {len(self.steps)} measured in {self.seconds:.2g} s)"
+            f"DispersionMonitor({self._model_words()}; every {self.every} steps; "
+            f"{len(self.steps)} measured in {self.seconds:.2g} s)"
         )
 
-    def _measured(self, step: int) -> list[tuple[Any, ...]]:
+    def _model_words(self) -> str:
+        facts = self._adapter.description
+        return f"{facts.architecture}, {layers_by_heads(facts.n_layers, facts.n_heads)}"
+
+    def _measured(self) -> tuple[EntropyCurve, ...]:
         random_state = torch.get_rng_state()
         try:
             with torch.no_grad():
-                curves = entropy_curves(self._adapter, self._batches())
+                return entropy_curves(self._adapter, self._batches())
         finally:
             torch.set_rng_state(random_state)
-        return [row for curve in curves for row in _head_rows(step, curve)]
 
     def _batches(self) -> Iterator[Tensor]:
         for length in self._lengths:

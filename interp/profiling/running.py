@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..arguments import check_counts, check_labels
+from ..arguments import check_counts, check_labels, check_lengths
 from ..drawing import length_generator
 from ..progress import Progress, advancing
 from ..tables import concatenate, table
@@ -188,14 +188,9 @@ def _plan(
     labels: Mapping[str, Any] | None,
     **given: Any,
 ) -> tuple[_Plan, list[str]]:
-    asked = tuple(lengths)
-    if not asked or any(isinstance(n, bool) or int(n) != n or n < 1 for n in asked):
-        raise ValueError(f"lengths must be whole numbers, 1 or more, at least one; got {asked}")
-    if len(set(asked)) < len(asked):
-        raise ValueError(f"lengths must all be different; got {list(asked)}")
+    asked = tuple(sorted(check_lengths(lengths)))
     check_counts(**{name: given[name] for name in ("n_sequences", "batch_tokens")})
     own = check_labels(labels)
-    asked = tuple(sorted(int(n) for n in asked))
     causal = adapter.description.causal is not False
     nested = causal and probe.nested
     if one_pass and not nested:

@@ -214,7 +214,7 @@ def test_a_sequence_without_a_distribution_is_undefined():
         ({"labels": {"weights": "raw"}}, "labels may be study, .*; got 'weights'"),
         ({"sample": lambda generator, batch, length: torch.zeros(batch, length).long()}, "exact"),
         ({"model": Scores(5, 4)}, r"logits of shape \[2, 5, 4\], but the targets are \[2, 5, 5\]"),
-        ({"seed": -1}, "seed and length must be zero or more"),
+        ({"seed": -1}, "seed must be a whole number, 0 or more"),
     ],
 )
 def test_bad_input_gets_one_clear_sentence(change, message):

@@ -261,9 +261,9 @@ def test_rows_that_are_not_finite_are_undefined() -> None:
     [
         ({"heads": [(0, 7)]}, "layer 0 has heads 0 to 1; asked for 7"),
         ({"heads": [(5, 0)]}, "layer 5 showed no attention; the model has 2 layers"),
-        ({"heads": []}, "a head be named"),
-        ({"lengths": []}, "lengths must be 1 or more"),
-        ({"lengths": [0, 4]}, "lengths must be 1 or more"),
+        ({"heads": []}, "at least one \\(layer, head\\)"),
+        ({"lengths": []}, "at least one length"),
+        ({"lengths": [0, 4]}, "a length must be a whole number, 1 or more"),
         ({"n_sequences": 0}, "n_sequences must be a whole number"),
         ({"rows_per_rung": 1.5}, "rows_per_rung must be a whole number"),
         ({"stack": "encoder"}, "layer 0 showed no attention"),

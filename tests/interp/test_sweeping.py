@@ -332,7 +332,7 @@ def test_lengths_come_one_by_one():
         ({"measures": []}, "at least one quantity"),
         ({"batch": 0}, "batch must be a whole number, 1 or more; got 0"),
         ({"n_batches": 1.5}, "n_batches must be a whole number"),
-        ({"seed": -1}, "must be zero or more"),
+        ({"seed": -1}, "seed must be a whole number, 0 or more"),
         ({"labels": {"name": "x"}}, "labels may be study, checkpoint, task, seed; got 'name'"),
     ],
 )

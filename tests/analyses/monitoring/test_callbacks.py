@@ -72,9 +72,11 @@ def test_hugging_face_trainer_measures_at_optimiser_steps(tmp_path: Path) -> Non
     heard: list[int] = []
     callback = hugging_face_callback(**OPTIONS, log=lambda step, numbers: heard.append(step))
     assert callback.monitor is None
+    assert repr(callback) == "DispersionCallback(training has not begun)"
     model = train_gpt2(tmp_path, callback)
     assert callback.monitor.steps == (2, 4)
     assert heard == [2, 4]
+    assert repr(callback) == f"DispersionCallback({callback.monitor!r})"
     assert model.training
     assert not any(module._forward_hooks for module in model.modules())
 
@@ -142,6 +144,15 @@ def test_lightning_measures_at_optimiser_steps(tmp_path: Path) -> None:
     wrong = lightning_callback(**OPTIONS)
     with pytest.raises(ValueError, match="no attribute 'model'"):
         wrong.on_train_start(trainer, module)
+
+
+def test_a_misspelt_option_is_refused_before_training_begins() -> None:
+    with pytest.raises(
+        TypeError, match=r"hugging_face_callback\(\) .* 'evry': did you mean 'every'"
+    ):
+        hugging_face_callback(evry=3)
+    with pytest.raises(TypeError, match=r"lightning_callback\(\) .* 'atribute': .* 'attribute'\?"):
+        lightning_callback(atribute="network")
 
 
 def test_lightning_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

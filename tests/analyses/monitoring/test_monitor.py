@@ -159,6 +159,69 @@ def test_a_measurement_that_fails_warns_and_the_run_goes_on() -> None:
     assert own.history.empty
 
 
+def test_a_model_that_has_diverged_is_told_of_once_and_left_out() -> None:
+    watched, heard = model(), []
+    own = monitor(watched, every=1, log=lambda step, numbers: heard.append(step))
+    assert own.step()
+    healthy = copy.deepcopy(watched.state_dict())
+    watched.blocks[0].attn.W_Q.data.fill_(float("nan"))
+    with pytest.warns(
+        UserWarning, match="not measured at step 2: 4 of 4 heads have no finite"
+    ) as said:
+        assert [own.step() for _ in range(3)] == [False] * 3
+    assert len(said) == 1
+    assert own.steps == (1,)
+    assert heard == [1]
+    watched.load_state_dict(healthy)
+    assert own.step()
+    watched.blocks[0].attn.W_Q.data.fill_(float("inf"))
+    with pytest.warns(UserWarning, match="not measured at step 6"):
+        assert not own.step()
+    assert heard == [1, 5]
+
+
+def test_what_is_still_finite_of_a_diverging_model_is_kept() -> None:
+    watched = model()
+    own = monitor(watched)
+    watched.blocks[1].attn.W_Q.data.fill_(float("nan"))
+    with pytest.warns(UserWarning, match="in part at step 2: 2 of 4 heads have no finite"):
+        assert own.step(2)
+    assert set(own.history["layer"]) == {0}
+
+
+def test_a_log_that_fails_never_ends_the_run() -> None:
+    lost, heard = [True], []
+
+    def log(step: int, numbers: object) -> None:
+        if lost[0]:
+            raise ConnectionError("the run is gone")
+        heard.append(step)
+
+    own = monitor(every=1, log=[log, lambda step, numbers: heard.append(-step)])
+    with pytest.warns(UserWarning, match=r"of step 1 .* \(ConnectionError: the run is g") as said:
+        assert own.step()
+        assert own.step()
+    assert len(said) == 1
+    lost[0] = False
+    assert own.step()
+    assert heard == [-1, -2, 3, -3]
+    assert own.steps == (1, 2, 3)
+    lost[0] = True
+    with pytest.warns(UserWarning, match="dispersion of step 4 could not be logged"):
+        assert own.step()
+
+
+@pytest.mark.parametrize("step", ["x", 1.5, -1, True])
+def test_a_step_is_a_whole_number(step: object) -> None:
+    own = monitor()
+    with pytest.raises(ValueError, match="step must be a whole number of steps done, 0 or more"):
+        own.step(step)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="step must be a whole number"):
+        own.measure(step)  # type: ignore[arg-type]
+    assert own.step(np.int64(2))  # type: ignore[arg-type]
+    assert own.steps == (2,)
+
+
 def test_it_looks_into_a_compiled_model() -> None:
     watched = model()
     own = monitor(torch.compile(watched, backend="eager"), lengths=(8,))  # type: ignore[arg-type]
@@ -183,6 +246,10 @@ def test_attention_that_is_not_causal_runs_a_ladder() -> None:
         ({"n_sequences": 1.5}, ValueError, "n_sequences must be a whole number"),
         ({"probe": "nonsense"}, ValueError, "unknown probe"),
         ({"log": 3}, TypeError, "SummaryWriter"),
+        ({"lengths": 8}, TypeError, r"written as \(8,\)"),
+        ({"lengths": (1, 8)}, ValueError, r"lengths must be 2 or more, .*; got \[1, 8\]"),
+        ({"seed": "a"}, ValueError, "seed must be a whole number"),
+        ({"probe": 3}, TypeError, "probe must be"),
     ],
 )
 def test_bad_input(options: dict[str, object], error: type[Exception], words: str) -> None:
