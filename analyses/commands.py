@@ -1,6 +1,7 @@
 """What each command of the command line does. Prints nothing itself: it is given a voice."""
 
 import json
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
@@ -13,6 +14,7 @@ from ..interp.output_errors import sequence_errors
 from ..models.adapters.tokenizers import load_tokenizer
 from ..models.checkpoint import (
     Checkpoint,
+    check_checkpoint_destination,
     find_checkpoint,
     load_checkpoint,
     save_checkpoint,
@@ -24,18 +26,21 @@ from ..models.tasks import Task, task_from_dict
 from ..models.training import TrainingDiverged, discard_state, train
 from .adapted import audit_adapted
 from .audit_figures import adapted_figures, adapted_table_figures, audit_figures
+from .audit_ledger import AuditRecord
 from .auditing import audit
 from .checkpoint_places import find_checkpoints
 from .differences import compare_audits, render_differences
 from .findings import SEVERITY
 from .lengths import default_lengths
 from .many_audits import audit_many, watch
-from .report import render_report, render_text
+from .report import render_report
 from .result import StudyResult
 from .rows import rows_where
+from .saving import Interrupted, save_result
 from .storage import check_destination
+from .trend import TREND_FILE
 from .what_if import parse_what_if
-from .wording import format_number
+from .wording import format_number, plural
 
 __all__ = [
     "TrainingDiverged",
@@ -59,16 +64,27 @@ def run_train(command: Any, say: Say) -> int:
     )
     for length in (command.training.length, *command.lengths):
         task.check_length(length)
+    several = len(command.seeds) > 1
+    folders = {
+        seed: command.out / f"seed-{seed}" if several else command.out for seed in command.seeds
+    }
+    for folder in folders.values():
+        check_checkpoint_destination(folder)
     place = command.out.with_name(f".{command.out.name}.training")
     trained = train(config, task, command.training, command.seeds, folder=place, progress=True)
-    several = len(trained) > 1
     for checkpoint in trained:
-        folder = command.out / f"seed-{checkpoint.seed}" if several else command.out
-        save_checkpoint(checkpoint, folder)
-        errors = evaluate(checkpoint, task, command.lengths or None)
-        errors.to_csv(folder / "evaluation.csv", index=False)
-        say(f"\n{folder} (seed {checkpoint.seed})\n{_error_text(errors)}")
+        save_checkpoint(checkpoint, folders[checkpoint.seed or 0])
     discard_state(place)
+    try:
+        for checkpoint in trained:
+            folder = folders[checkpoint.seed or 0]
+            errors = evaluate(checkpoint, task, command.lengths or None)
+            errors.to_csv(folder / "evaluation.csv", index=False)
+            say(f"\n{folder} (seed {checkpoint.seed})\n{_error_text(errors)}")
+    except KeyboardInterrupt as stop:
+        raise Interrupted(
+            f"interrupted: what was trained is in {command.out}, not all of it evaluated"
+        ) from stop
     return 0
 
 
@@ -127,17 +143,29 @@ def run_audit(command: Any, say: Say) -> int:
     sources = list(command.checkpoints)
     if not sources:
         raise ValueError("name at least one checkpoint: a folder, a file, or a shipped name")
-    if command.watch or len(sources) > 1 or _holds_several(sources[0]):
+    if command.jobs < 1:
+        raise ValueError(f"--jobs is a number of audits at once, at least 1; got {command.jobs}")
+    if not 0 <= command.poll_seconds < math.inf:
+        raise ValueError(
+            f"--poll-seconds is a time in seconds, zero or more; got {command.poll_seconds:g}"
+        )
+    if command.watch:
         return _run_many_audits(command, sources, say)
+    held = [_held_in(source) for source in sources]
+    if len(sources) > 1 or held[0]:
+        found = [one for source, own in zip(sources, held, strict=True) for one in own or [source]]
+        return _run_many_audits(command, found, say)
+    if command.backend != "local" or command.address is not None:
+        raise ValueError(
+            "one checkpoint is audited here, in this process: leave --backend and --address out"
+        )
     check_destination(command.out)
     result, figures = _audit(command, sources[0], progress=True)
-    place = result.save(command.out, report=render_report(result, figures))
-    say(render_text(result))
-    say(f"report: {place / 'report.html'}")
+    save_result(result, command.out, say, report=render_report(result, figures), summary=True)
     return int(_is_past((verdict.verdict for verdict in result.verdicts), command.fail_on))
 
 
-def _run_many_audits(command: Any, sources: list[str], say: Say) -> int:
+def _run_many_audits(command: Any, sources: list[Any], say: Say) -> int:
     """Several checkpoints, or one folder that is watched; status 2 if one could not be audited."""
     settings = {
         name: value
@@ -145,6 +173,13 @@ def _run_many_audits(command: Any, sources: list[str], say: Say) -> int:
         if name not in ("checkpoints", "out", "watch", "poll_seconds", "jobs", "backend", "address")
     }
     settings.update(settings.pop("thresholds"))
+    finished = 0
+
+    def on_done(record: AuditRecord) -> None:
+        nonlocal finished
+        finished += record.status in ("audited", "kept")
+        say(f"{record.status:11} {record.name:24} {record.verdict or record.sentence}")
+
     options: dict[str, Any] = {
         "audit_one": partial(_audit_one, command),
         "report": partial(_report_one, command),
@@ -152,31 +187,37 @@ def _run_many_audits(command: Any, sources: list[str], say: Say) -> int:
         "jobs": command.jobs,
         "backend": command.backend,
         "address": command.address,
-        "on_done": lambda record: say(
-            f"{record.status:11} {record.name:24} {record.verdict or record.sentence}"
-        ),
+        "on_done": on_done,
     }
-    if command.watch:
-        if len(sources) > 1:
-            raise ValueError(f"--watch takes one folder; got {len(sources)} sources")
-        records = watch(sources[0], command.out, poll_seconds=command.poll_seconds, **options)
-    else:
-        found = [
-            place
-            for source in sources
-            for place in (find_checkpoints(source) if _holds_several(source) else [source])
-        ]
-        records = audit_many(found, command.out, **options)
-    say(f"trend: {command.out / 'trend.html'}")
+    if command.watch and len(sources) > 1:
+        raise ValueError(f"--watch takes one folder; got {len(sources)} sources")
+    try:
+        if command.watch:
+            records = watch(sources[0], command.out, poll_seconds=command.poll_seconds, **options)
+        else:
+            records = audit_many(sources, command.out, **options)
+    except KeyboardInterrupt as stop:
+        kept = (
+            f"{plural(finished, 'finished result')} in {command.out}, and the same command goes "
+            "on from there"
+            if finished
+            else "no audit was finished"
+        )
+        raise Interrupted(f"interrupted: {kept}") from stop
+    trend = command.out / TREND_FILE
+    if trend.exists():  # of nothing but failures none is drawn
+        say(f"trend: {trend}")
     if any(record.status == "failed" for record in records):
         return 2
     return int(_is_past((record.verdict for record in records), command.fail_on))
 
 
-def _holds_several(source: str) -> bool:
-    """Whether a source is a folder of checkpoints rather than a checkpoint."""
+def _held_in(source: str) -> list[Path]:
+    """The checkpoints in a folder of them; none if it is a checkpoint itself, or holds none."""
     folder = Path(source)
-    return folder.is_dir() and not (folder / "config.json").exists()
+    if not folder.is_dir() or (folder / "config.json").exists():
+        return []
+    return list(find_checkpoints(folder))
 
 
 def _is_past(verdicts: Iterable[str], fail_on: str) -> bool:

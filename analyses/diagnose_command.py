@@ -8,6 +8,7 @@ from .diagnosis import render_diagnosis
 from .figures.score_laws import plot_score_laws
 from .one_head import model_options, run_options
 from .report import render_report
+from .saving import UNWRITTEN, Interrupted, save_result
 from .storage import check_destination
 
 __all__ = ["run_diagnose"]
@@ -29,6 +30,7 @@ def run_diagnose(command: Any, say: Callable[[str], None]) -> int:
     say(render_diagnosis(found))
     if command.out is not None:
         figures = {"scores": plot_score_laws(found.table, found.curves)}
-        place = found.result.save(command.out, report=render_report(found.result, figures))
-        say(f"report: {place / 'report.html'}")
+        save_result(found.result, command.out, say, report=render_report(found.result, figures))
+    elif not found.result.provenance.completed:
+        raise Interrupted(UNWRITTEN)
     return 0

@@ -13,6 +13,7 @@ from .report import render_report
 from .result import StudyResult
 from .rows import pick
 from .sampling_rate import measure_sampling_rate
+from .saving import UNWRITTEN, Interrupted, save_result
 from .storage import check_destination
 
 __all__ = ["run_limits"]
@@ -59,8 +60,9 @@ def run_limits(command: Any, say: Callable[[str], None]) -> int:
         if finding.violated:
             say(finding.sentence)
     if command.out is not None:
-        place = whole.save(command.out, report=render_report(whole, figures))
-        say(f"report: {place / 'report.html'}")
+        save_result(whole, command.out, say, report=render_report(whole, figures))
+    elif not whole.provenance.completed:
+        raise Interrupted(UNWRITTEN)
     return 0
 
 
@@ -80,6 +82,11 @@ def _joined(results: list[StudyResult]) -> StudyResult:
         curves=tuple(curve for result in results for curve in result.curves),
         findings=tuple(finding for result in results for finding in result.findings),
         verdicts=(),
-        provenance=replace(first.provenance, asked=asked, resolved=resolved),
+        provenance=replace(
+            first.provenance,
+            asked=asked,
+            resolved=resolved,
+            completed=all(result.provenance.completed for result in results),
+        ),
         sentences=tuple(dict.fromkeys(text for result in results for text in result.sentences)),
     )

@@ -11,14 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .audit_ledger import AuditRecord, Ledger
+from ..models.folders import check_writable
+from .audit_ledger import LEDGER_FILE, AuditRecord, Ledger
 from .checkpoint_places import find_checkpoints, fingerprint, step_of
 from .findings import worst
 from .record import encode
 from .report import render_report
 from .result import StudyResult
+from .saving import save_unless_worse
 from .side_by_side import Backend, TaskFailure, run_side_by_side
-from .storage import RESULT_FILE, check_destination
+from .storage import RESULT_FILE, ResultError, check_destination
 from .trend import TrendPoint, write_trend
 
 __all__ = ["audit_many", "watch"]
@@ -67,9 +69,13 @@ def audit_many(
         A record for each checkpoint, in the order given.
 
     Raises:
-        ResultError: OUT is something else.
+        ResultError: OUT is something else, or nothing can be written there.
         ValueError: as `run_side_by_side` raises it.
     """
+    try:
+        check_writable(Path(out) / LEDGER_FILE)
+    except OSError as error:
+        raise ResultError(str(error)) from None
     ledger, asked = Ledger(out), encode(dict(settings or {}))
     records: dict[str, AuditRecord] = {}
     todo: list[tuple[Path | str, AuditRecord]] = []
@@ -180,7 +186,7 @@ def _audit_to_disk(
     """In the worker: audit, save, and say in three words what came of it."""
     check_destination(folder)
     result = audit_one(source)
-    result.save(folder, report=report(result, source))
+    save_unless_worse(result, folder, report(result, source))
     return {
         "status": "audited" if result.provenance.completed else "interrupted",
         "verdict": worst(one.verdict for one in result.verdicts if one.level == "model"),

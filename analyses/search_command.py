@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .report import render_report
+from .saving import save_result, saying_cached
 from .searching.effects import effects_frame
 from .searching.figures import search_figures
 from .searching.space import read_space
@@ -25,25 +26,21 @@ def run_search(command: Any, say: Callable[[str], None]) -> int:
     """
     check_destination(command.out)
     space = read_space(command.space).with_trials(command.trials)
-    search = run(
-        space,
-        cache=command.cache,
-        jobs=command.jobs,
-        backend=command.backend,
-        address=command.address,
-        say=say,
-        asked={"space": str(command.space), "trials": command.trials},
-    )
+    with saying_cached():
+        search = run(
+            space,
+            cache=command.cache,
+            jobs=command.jobs,
+            backend=command.backend,
+            address=command.address,
+            say=say,
+            asked={"space": str(command.space), "trials": command.trials},
+        )
     tables = {
         "trials.csv": search.trials,
         "effects.csv": effects_frame(search.effects),
         "winners.csv": winners_frame(search.winners),
     }
-    folder = search.result.save(
-        command.out,
-        report=render_report(search.result, search_figures(search), search.lists),
-        attachments={name: frame.to_csv(index=False) for name, frame in tables.items()},
-    )
     say("")
     for sentence in search.result.sentences:
         say(textwrap.fill(sentence, WIDTH, initial_indent="* ", subsequent_indent="  "))
@@ -52,5 +49,12 @@ def run_search(command: Any, say: Callable[[str], None]) -> int:
             say(f"\n{heading}:")
         for item in items:
             say(textwrap.fill(item, WIDTH, initial_indent="  ", subsequent_indent="    "))
-    say(f"\nreport: {folder / 'report.html'}")
+    say("")
+    save_result(
+        search.result,
+        command.out,
+        say,
+        report=render_report(search.result, search_figures(search), search.lists),
+        attachments={name: frame.to_csv(index=False) for name, frame in tables.items()},
+    )
     return 0

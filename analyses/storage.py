@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..models.folders import previous_folder, replaced_folder
+from ..models.folders import check_writable, previous_folder, replaced_folder
 
 __all__ = [
     "FORMAT",
@@ -16,6 +16,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "ResultError",
     "check_destination",
+    "find_document",
     "read_folder",
     "whole_file",
     "write_folder",
@@ -36,16 +37,21 @@ class ResultError(ValueError):
 
 
 def check_destination(folder: Path | str) -> Path:
-    """Raise unless a result may be written here; returns the resolved path.
+    """Raise unless a result may and can be written here; returns the resolved path.
 
     Nothing there, an empty folder, or an earlier result (which would be replaced whole) are fine.
     A study calls this before hours of work, `write_folder` again after.
 
     Raises:
-        ResultError: a file, a folder that is not a result, or a result folder into which something
-            else was put, which a replacement would delete.
+        ResultError: a file, a folder that is not a result, a result folder into which something
+            else was put, which a replacement would delete; or a place where the system lets
+            nothing be written.
     """
     path = Path(folder).resolve()
+    try:
+        check_writable(Path(folder))
+    except OSError as error:
+        raise ResultError(str(error)) from None
     if not path.exists():
         return path
     if not path.is_dir():
@@ -135,6 +141,14 @@ def read_folder(folder: Path | str) -> tuple[dict[str, Any], dict[str, bytes]]:
             )
         contents[name] = content
     return document, contents
+
+
+def find_document(folder: Path | str) -> dict[str, Any] | None:
+    """`result.json` of the result that stands here; None where none does that can be read."""
+    try:
+        return _read_json(Path(folder).resolve())
+    except ResultError:
+        return None
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .report import render_report, render_text
+from .report import render_report
 from .result import StudyResult
+from .saving import save_result, saying_cached
 from .storage import check_destination
 from .studies.averaging.config import PRESETS as AVERAGING_PRESETS
 from .studies.averaging.figures import study_figures as averaging_figures
@@ -40,11 +41,13 @@ def run_study(command: Any, say: Say) -> int:
     """``resharpen study``: run a study and write its result folder."""
     check_destination(command.out)
     asked = {"study": command.study, "preset": command.preset}
-    done = _STUDIES[command.study](command, say, asked)
+    with saying_cached():
+        done = _STUDIES[command.study](command, say, asked)
     report = render_report(done.result, done.figures, done.lists)
-    folder = done.result.save(command.out, report=report, attachments=done.attachments)
-    say("\n" + render_text(done.result))
-    say(f"report: {folder / 'report.html'}")
+    say("")
+    save_result(
+        done.result, command.out, say, report=report, attachments=done.attachments, summary=True
+    )
     return 0
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from .config import SCHEMA_VERSION, TransformerConfig
 from .facts import Facts
-from .folders import previous_folder, replaced_folder
+from .folders import check_writable, previous_folder, replaced_folder
 from .transformer import Transformer
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -119,9 +119,10 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str | os.PathLike[str]) -> P
     Raises:
         FileExistsError: If the folder exists and is not a checkpoint of ours (which would be
             replaced).
+        OSError: If nothing can be written there.
     """
     target = Path(folder)
-    _check_destination(target)
+    check_checkpoint_destination(target)
     with replaced_folder(target) as fresh:
         description = {
             "schema_version": SCHEMA_VERSION,
@@ -208,7 +209,14 @@ def is_checkpoint_folder(folder: Path) -> bool:
     return isinstance(description, dict) and description.get("kind") == _KIND
 
 
-def _check_destination(folder: Path) -> None:
+def check_checkpoint_destination(folder: Path) -> None:
+    """Raise unless a checkpoint may and can be written here: asked before training too.
+
+    Raises:
+        FileExistsError: If the folder exists and is not a checkpoint of ours.
+        OSError: If nothing can be written there.
+    """
+    check_writable(folder)
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not is_checkpoint_folder(folder):

@@ -8,12 +8,37 @@ never a mixture: between the two renames, which follow each other at once, the o
 
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["previous_folder", "replaced_folder"]
+__all__ = ["check_writable", "previous_folder", "replaced_folder"]
+
+
+def check_writable(target: Path) -> None:
+    """Raise unless something can be written at ``target``: a folder is made beside it and removed.
+
+    Asked before long work, which would else be lost at its end. Where the parents of ``target`` are
+    not there yet, the folder is made in the first one that is.
+
+    Raises:
+        OSError: The system refuses; one sentence.
+    """
+    parent = target.resolve().parent
+    while not parent.exists() and parent != parent.parent:
+        parent = parent.parent
+    if not parent.is_dir():
+        raise NotADirectoryError(f"{target} cannot be written: {parent} is a file, not a folder")
+    # Asking for permissions alone says yes to root where the file system itself says no.
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=f".{target.name}.", dir=parent))
+    except OSError as error:
+        raise type(error)(
+            f"{target} cannot be written, since nothing can be made in {parent} "
+            f"({error.strerror}): name a folder elsewhere"
+        ) from None
 
 
 @contextmanager

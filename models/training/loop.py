@@ -98,7 +98,7 @@ def train(
         disable=not progress,
         leave=False,
     )
-    with _noting_interrupts(place):
+    with _noting_interrupts(place), bar:
         for step in bar:
             for group in optimizer.param_groups:
                 group["lr"] = training.rate_at(step)
@@ -203,7 +203,7 @@ def _noting_interrupts(place: Path | None) -> Iterator[None]:
         yield
     except KeyboardInterrupt as interrupt:
         goes_on = place is not None and (place / STATE_FILE).exists()
-        then = "the same call goes on from there" if goes_on else "the same call starts afresh"
+        then = "asked again, it goes on from there" if goes_on else "asked again, it starts afresh"
         interrupt.add_note(f"training was interrupted: {_kept(place)}; {then}")
         raise
 

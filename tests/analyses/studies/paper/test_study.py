@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from resharpen.analyses import StudyResult, study_commands
-from resharpen.analyses.cli import Study
+from resharpen.analyses.command_options import Study
 from resharpen.analyses.figures.paper import plot_claims, plot_length_law
 from resharpen.analyses.studies.averaging.config import AveragingConfig, set_complement
 from resharpen.analyses.studies.paper import study as module
