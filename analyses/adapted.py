@@ -26,6 +26,7 @@ from ..models.facts import Facts, brief
 from ..models.probes import PROBES, Probe, get_probe
 from ..models.probes.task_probe import TaskProbe
 from ..models.tasks import task_from_dict
+from .arguments import check_run
 from .clustering_layers import read_layer_shapes
 from .clustering_rows import weight_rows
 from .clustering_sentences import headline
@@ -137,7 +138,12 @@ def audit_adapted(
         CheckpointError: If the model cannot be read.
         ValueError: If it cannot be captured exactly, a length or argument is not possible, or the
             task is asked for of a model that names none.
+        TypeError: If lengths, probe or thresholds are of another kind.
     """
+    lengths = check_run(
+        lengths=lengths, n_sequences=n_sequences, seed=seed, probe=probe, thresholds=thresholds,
+        kind=HeadThresholds,
+    )  # fmt: skip
     lines = thresholds or HeadThresholds()
     checkpoint = find_checkpoint(source)
     opened = source if checkpoint is None else checkpoint
@@ -149,11 +155,7 @@ def audit_adapted(
         probe = make_task_probe(own, label)
     adapter = adapt(opened, weights=weights, dtype=dtype, device_map=device_map)
     feed = probe if not isinstance(probe, str) else make_probe(probe, adapter, encode, text)
-    ladder = (
-        fitting_lengths(feed, adapter.max_length)
-        if lengths is None
-        else tuple(sorted(set(lengths)))
-    )
+    ladder = fitting_lengths(feed, adapter.max_length) if lengths is None else lengths
     if n_sequences is None:
         n_sequences = 256 if isinstance(feed, TaskProbe) else 8
     options: dict[str, Any] = {

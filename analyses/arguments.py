@@ -18,7 +18,7 @@ def check_run(
     *,
     lengths: Iterable[int] | None,
     n_sequences: int | None,
-    seed: int,
+    seed: int = 0,
     probe: Any = None,
     thresholds: Any = None,
     kind: type = object,

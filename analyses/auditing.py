@@ -24,6 +24,7 @@ from ..models.sites import weight_rule
 from ..models.tasks import Task, task_from_dict
 from ..models.transformer import Transformer
 from .adapted import audit_adapted, source_words
+from .arguments import check_run, check_task
 from .bounds import compare_everywhere
 from .clustering_layers import read_layer_shapes
 from .clustering_rows import measure_streams
@@ -89,7 +90,13 @@ def audit(
         CheckpointError: If the checkpoint cannot be read.
         ValueError: If there is nothing to feed the model, a length is not possible, or arguments
             of the two kinds of audit come together.
+        TypeError: If lengths, task or thresholds are of another kind.
     """
+    lengths = check_run(
+        lengths=lengths, n_sequences=n_sequences, seed=seed, thresholds=thresholds, kind=Thresholds
+    )
+    if task is not None:
+        check_task(task)
     is_fed = task is not None or sample is not None
     if is_fed and adapted:
         raise ValueError(
@@ -122,7 +129,7 @@ def audit(
         if task is None:
             raise ValueError("give lengths= together with sample=: only a task knows its lengths")
         lengths = default_lengths(task)
-    ladder = tuple(sorted(set(lengths)))
+    ladder = tuple(lengths)
     described = None if task is None or sample is not None else task.to_dict()
     labels = {
         "study": "audit",

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..interp.arguments import check_seed
 from ..interp.progress import Progress, advancing
 from ..interp.score_rows import profile_score_rows
 from ..interp.theory import (
@@ -39,6 +40,7 @@ from ..interp.theory import (
 )
 from ..models.adapters import Adapter
 from ..models.probes import Probe
+from .arguments import check_kind
 from .bounds import compare_everywhere
 from .comparing import Tolerance
 from .crossings import find_crossing
@@ -122,7 +124,11 @@ def diagnose(
         CheckpointError: If the model cannot be read.
         ValueError: If there is no such layer or head, its scores cannot be seen, or a length or
             argument is not possible.
+        TypeError: If lengths, probe or thresholds are of another kind.
     """
+    if thresholds is not None:
+        check_kind("thresholds", thresholds, LawThresholds)
+    check_seed(seed)
     opened = open_head(
         source,
         layer,

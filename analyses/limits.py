@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..interp.arguments import check_seed
 from ..interp.limit_rows import profile_limits
 from ..interp.progress import Progress, advancing
 from ..interp.theory import (
@@ -96,6 +97,7 @@ def measure_limits(
         ValueError: If there is no such layer or head, its scores cannot be seen, or a length or
             argument is not possible.
     """
+    check_seed(seed)
     opened = open_head(
         source,
         layer,

@@ -12,6 +12,7 @@ from ..models.adapters.tokenizers import load_tokenizer
 from ..models.checkpoint import find_checkpoint
 from ..models.probes import Probe, TaskProbe
 from .adapted import make_probe, make_task_probe, source_name, source_words
+from .arguments import check_run
 
 __all__ = ["OneHead", "model_options", "open_head", "run_options"]
 
@@ -94,7 +95,9 @@ def open_head(
     Raises:
         CheckpointError: If the model cannot be read.
         ValueError: If there is no such layer or head, or no probe or length fits.
+        TypeError: If lengths or probe are of another kind.
     """
+    asked_lengths = check_run(lengths=lengths, n_sequences=n_sequences, probe=probe)
     if isinstance(source, OneHead):
         label, adapter, feed, words = source.label, source.adapter, source.probe, source.words
     else:
@@ -109,7 +112,7 @@ def open_head(
         adapter = adapt(opened, weights=weights, dtype=dtype, device_map=device_map)
         feed = make_probe(probe, adapter, encode, text) if isinstance(probe, str) else probe
     _check_place(adapter, layer, head)
-    ladder = _default_lengths(adapter, feed) if lengths is None else tuple(sorted(set(lengths)))
+    ladder = _default_lengths(adapter, feed) if asked_lengths is None else asked_lengths
     if n_sequences is None:
         n_sequences = 64 if isinstance(feed, TaskProbe) else 16
     asked = {

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..interp.arguments import check_thresholds
 from ..interp.theory import predict_gaussian_maximum, predict_gaussian_spread
 from .findings import Exponent
 from .fits import MIN_POINTS, fit_exponent, fit_slope, student_t_quantile
@@ -70,7 +71,8 @@ class LawThresholds(Record):
     tail: float = 16.0
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
+        """Check that they are finite numbers, and the ranges."""
+        check_thresholds(self)
         if not 0 < self.exponent < 0.5:
             raise ValueError(f"the exponent threshold must lie in (0, 0.5); got {self.exponent}")
         for name in ("ratio", "tail"):

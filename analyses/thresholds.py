@@ -1,12 +1,13 @@
 """Where the lines between verdicts are drawn: data, stored with what was judged by it.
 
-The command line takes its flags from here, so nothing else is imported.
+The command line takes its flags from here, so nothing that takes time is imported.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Self
 
+from ..interp.arguments import check_thresholds
 from ..models.facts import Facts
 
 __all__ = ["SOURCE", "THRESHOLD_SOURCES", "HeadThresholds", "Thresholds"]
@@ -29,6 +30,10 @@ class Thresholds(Facts):
             above this (1). 0.25: half of the square root that a norm on the attention output gives.
         error_warn: Total variation to the exact distribution that calls for a warning (ratio).
         error_fail: Total variation at which the model has failed (ratio).
+
+    Raises:
+        TypeError: If one is no number.
+        ValueError: If one is out of range.
     """
 
     disperses: float = 0.25
@@ -39,7 +44,8 @@ class Thresholds(Facts):
     error_fail: float = 0.5
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
+        """Check that they are finite numbers, and the ranges."""
+        check_thresholds(self)
         if not self.sharpens <= self.disperses:
             raise ValueError(
                 "the sharpens threshold must not exceed the disperses threshold; got "

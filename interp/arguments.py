@@ -1,7 +1,10 @@
 """Checks of what callers give, each with one sentence that says what was expected."""
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from numbers import Real
 from typing import Any
 
 LABELS = ("study", "checkpoint", "task", "seed")
@@ -67,6 +70,21 @@ def check_lengths(lengths: Any, *, distinct: bool = True) -> tuple[int, ...]:
     if distinct and len(set(asked)) < len(asked):
         raise ValueError(f"lengths must all be different; got {list(asked)}")
     return tuple(int(length) for length in asked)
+
+
+def check_thresholds(lines: Any) -> None:
+    """Refuse thresholds, the fields of a dataclass, that are no finite numbers.
+
+    Raises:
+        TypeError: If one is no number.
+        ValueError: If one is NaN or infinite.
+    """
+    for field in fields(lines):
+        value = getattr(lines, field.name)
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise TypeError(f"the {field.name} threshold must be a number; got {value!r}")
+        if not math.isfinite(value):
+            raise ValueError(f"the {field.name} threshold must be a finite number; got {value}")
 
 
 def check_keywords(function: str, given: Iterable[str], known: Iterable[str]) -> None:

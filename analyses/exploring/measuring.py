@@ -13,6 +13,7 @@ import pandas as pd
 from ...interp.progress import Progress
 from ...models.probes import Probe, TaskProbe
 from ..adapted import audit_adapted
+from ..arguments import check_run
 from ..head_ladders import read_heads
 from ..one_head import open_head
 from ..rows import distinct, over, pick, plain
@@ -67,7 +68,13 @@ def open_explorer(
     Raises:
         CheckpointError: If the model cannot be read.
         ValueError: If no head's attention could be measured, or no probe or length fits.
+        TypeError: If lengths, probe or thresholds are of another kind.
     """
+    # Before the model is opened, which may take minutes.
+    lengths = check_run(
+        lengths=lengths, n_sequences=n_sequences, seed=seed, probe=probe, thresholds=thresholds,
+        kind=HeadThresholds,
+    )  # fmt: skip
     opened = open_head(
         source, 0, 0, lengths=lengths, probe=probe, name=name, encode=encode, text=text,
         weights=weights, dtype=dtype, device_map=device_map,

@@ -1,8 +1,10 @@
 """One call from a model to its explorer."""
 
+import inspect
 from collections.abc import Iterable
 from typing import Any
 
+from ...interp.arguments import check_keywords
 from ...interp.progress import Progress
 from ...models.probes import Probe
 from .measuring import open_explorer
@@ -45,7 +47,9 @@ def explore(
             do.
         CheckpointError: The model cannot be read.
         ValueError: No head's attention could be measured, or no probe or length fits.
+        TypeError: An argument is of another kind, or there is none of that name.
     """
+    check_keywords("explore", options, [*inspect.signature(open_explorer).parameters])
     check_widgets()
     return Explorer(
         open_explorer(

@@ -18,6 +18,7 @@ from ..head_ladders import HeadLadders, read_heads
 from ..head_records import CLASSES, HeadClass, stack_prefixes
 from ..wording import format_number, quantity_words
 from .head_curves import PANELS, UNITS, curves_of, draw_curves, short, what_differs
+from .series import check_drawn
 from .theme import CLEAR, GRID, INK, log_ladder, new_figure, style_axes
 from .traces import safe
 
@@ -125,6 +126,7 @@ def plot_head_map(
 
 def _find(table: pd.DataFrame, classes: Sequence[HeadClass]) -> list[HeadLadders]:
     """The ladders of every class, in their order."""
+    check_drawn(table)
     if not classes:
         raise ValueError("a head map needs at least one head: classify_heads found none to draw")
     for index, what in enumerate(("checkpoint", "task")):

@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from ...interp.theory.curve import Curve
 from ..wording import format_place, quantity_words
-from .series import PLACES, Series, find_series, select
+from .series import PLACES, Series, check_drawn, find_series, select
 from .theme import axis_title, log_axis, log_ladder, new_figure, note_undrawn, retitle, style_axes
 from .traces import Panel, add_measured, add_theory
 
@@ -81,6 +81,7 @@ def _plot(
     caption: str,
     x_title: str,
 ) -> go.Figure:
+    check_drawn(table)
     measured = set(table.loc[table["status"] == "ok", "quantity"])
     panels = [
         (name, [quantity for quantity in names if quantity in measured], log_y)

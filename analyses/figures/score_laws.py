@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from ...interp.theory.curve import Curve
 from ..wording import format_place, quantity_words
-from .series import PLACES, Series, find_series, select
+from .series import PLACES, Series, check_drawn, find_series, select
 from .theme import (
     axis_title,
     log_axis,
@@ -49,6 +49,7 @@ def plot_score_laws(table: pd.DataFrame, curves: Iterable[Curve] = ()) -> go.Fig
     Raises:
         ValueError: nothing to draw, or rows of several heads.
     """
+    check_drawn(table)
     measured = set(table.loc[table["status"] == "ok", "quantity"])
     panels = [
         (title, [name for name in names if name in measured])

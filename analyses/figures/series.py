@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ...interp.tables import TABLE_COLUMNS
 from ..fits import student_t_quantile
 from ..rows import distinct, plain, rows_where
 from ..seeds import summarise_seeds
 from ..wording import site_words
 
-__all__ = ["PLACES", "Series", "find_series", "label_series", "select"]
+__all__ = ["PLACES", "Series", "check_drawn", "find_series", "label_series", "select"]
 
 PLACES = ("checkpoint", "layer", "head", "site")
 """What tells one series from another, from the outside in."""
@@ -55,6 +56,28 @@ class Series:
     interval: str
 
 
+def check_drawn(table: Any) -> None:
+    """Refuse what is no tidy table, such as the result that holds one.
+
+    Raises:
+        TypeError: it is no table at all.
+        ValueError: it lacks columns of the tidy table.
+    """
+    if not isinstance(table, pd.DataFrame):
+        held = isinstance(getattr(table, "table", None), pd.DataFrame)
+        advice = "pass its attribute .table" if held else "pass the table of a result"
+        raise TypeError(
+            f"a figure is drawn from a tidy table (pandas DataFrame); got {type(table).__name__}: "
+            f"{advice}"
+        )
+    missing = [name for name in TABLE_COLUMNS if name not in table.columns]
+    if missing:
+        raise ValueError(
+            f"a figure is drawn from a tidy table, as a result holds it; this one lacks "
+            f"{'every column' if len(missing) == len(TABLE_COLUMNS) else ', '.join(missing)}"
+        )
+
+
 def select(
     table: pd.DataFrame,
     quantity: str,
@@ -66,8 +89,10 @@ def select(
     """The rows of a quantity with status ok at the places wanted (None = all).
 
     Raises:
-        ValueError: there are none; the message lists what the table has.
+        TypeError: `table` is no table.
+        ValueError: it is no tidy table, or there are no such rows; the message lists what it has.
     """
+    check_drawn(table)
     rows = rows_where(table, (table["quantity"] == quantity) & (table["status"] == "ok"))
     if rows.empty:
         known = ", ".join(sorted(distinct(table, "quantity"))) or "nothing"
