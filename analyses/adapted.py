@@ -38,7 +38,7 @@ from .provenance import provenance
 from .result import StudyResult
 from .rows import distinct, over, pick
 from .thresholds import HeadThresholds
-from .what_if import WhatIf
+from .what_if import WhatIf, check_places, read_what_ifs, recorded_heads
 from .wording import format_number
 
 MASSIVE = 1000.0
@@ -95,7 +95,7 @@ def audit_adapted(
     statistics: str | Iterable[str] = "full",
     seed: int = 0,
     thresholds: HeadThresholds | None = None,
-    what_if: Sequence[WhatIf] = (),
+    what_if: str | WhatIf | Iterable[str | WhatIf] = (),
     name: str | None = None,
     encode: Callable[[str], Sequence[int]] | None = None,
     text: str | Path | None = None,
@@ -119,8 +119,10 @@ def audit_adapted(
         statistics: ``"full"``, ``"fast"`` (entropy and effective support) or names.
         seed: Seed of the sequences.
         thresholds: Where the lines are drawn.
-        what_if: Remedies to try: the model is run again with each, without retraining, and the
-            change is reported at each length.
+        what_if: Remedies to try, one or several: texts as ``--what-if`` takes them
+            (``"temperature:1.5"``, where the number multiplies the scores), or a ``Remedy``, a
+            ``NormGain`` or a ``Reweigh``. The model is run again with each, without retraining, and
+            the change is reported at each length.
         name: What to call the model; the checkpoint's, file's or class's name by default.
         encode: Tokenizer for the text probe.
         text: File for the text probe; the passage that ships by default.
@@ -137,13 +139,16 @@ def audit_adapted(
     Raises:
         CheckpointError: If the model cannot be read.
         ValueError: If it cannot be captured exactly, a length or argument is not possible, or the
-            task is asked for of a model that names none.
-        TypeError: If lengths, probe or thresholds are of another kind.
+            task is asked for of a model that names none; or a what-if cannot be read, or is for
+            heads that the model does not have.
+        TypeError: If lengths, probe, thresholds, name or a what-if are of another kind.
     """
     lengths = check_run(
         lengths=lengths, n_sequences=n_sequences, seed=seed, probe=probe, thresholds=thresholds,
         kind=HeadThresholds,
     )  # fmt: skip
+    check_name(name)
+    remedies = read_what_ifs(what_if)
     lines = thresholds or HeadThresholds()
     checkpoint = find_checkpoint(source)
     opened = source if checkpoint is None else checkpoint
@@ -154,6 +159,7 @@ def audit_adapted(
     if probe == "task":
         probe = make_task_probe(own, label)
     adapter = adapt(opened, weights=weights, dtype=dtype, device_map=device_map)
+    check_places(remedies, adapter.description.n_layers, adapter.description.n_heads)
     feed = probe if not isinstance(probe, str) else make_probe(probe, adapter, encode, text)
     ladder = fitting_lengths(feed, adapter.max_length) if lengths is None else lengths
     if n_sequences is None:
@@ -174,7 +180,7 @@ def audit_adapted(
     tables = [plain.table, shared]
     tried: list[WhatIf] = []
     complete = plain.complete
-    for remedy in what_if if complete else ():
+    for remedy in remedies if complete else ():
         changes = None if isinstance(remedy, NormGain) else remedy
         title = f"what if {remedy.name}"
         try:
@@ -196,7 +202,7 @@ def audit_adapted(
             complete = changed.complete
         if not complete:
             warnings.warn(
-                f"interrupted: {len(tried)} of {len(what_if)} what-ifs were tried", stacklevel=2
+                f"interrupted: {len(tried)} of {len(remedies)} what-ifs were tried", stacklevel=2
             )
             break
     table = concatenate(tables)
@@ -206,7 +212,8 @@ def audit_adapted(
         "source": source_words(source),
         "probe": feed.to_dict(),
         "lengths": list(ladder),
-        "what_if": [remedy.name for remedy in what_if],
+        "what_if": [remedy.name for remedy in remedies],
+        "what_if_heads": recorded_heads(remedies),
         **{name: options[name] for name in ("n_sequences", "seed", "past_positions")},
     }
     result = StudyResult(
@@ -246,6 +253,12 @@ def _follow(adapter: Adapter, feed: Probing, plain: Profile, seed: int) -> Token
 
 def _labels(checkpoint: str) -> dict[str, str]:
     return {"study": "audit", "checkpoint": checkpoint}
+
+
+def check_name(name: object) -> None:
+    """Refuse a name that is no text (``TypeError``), which the table could not hold."""
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"name is what to call the model, a text; got {type(name).__name__}")
 
 
 def source_words(source: Any) -> str:

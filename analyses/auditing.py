@@ -8,11 +8,13 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..interp.arguments import check_keywords
 from ..interp.capturing import HookedModel
 from ..interp.drawing import Sample
 from ..interp.progress import Progress, advancing
@@ -23,7 +25,7 @@ from ..models.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from ..models.sites import weight_rule
 from ..models.tasks import Task, task_from_dict
 from ..models.transformer import Transformer
-from .adapted import audit_adapted, source_words
+from .adapted import audit_adapted, check_name, source_words
 from .arguments import check_run, check_task
 from .bounds import compare_everywhere
 from .clustering_layers import read_layer_shapes
@@ -97,6 +99,9 @@ def audit(
     )
     if task is not None:
         check_task(task)
+    check_name(name)
+    known = {**signature(audit).parameters, **signature(audit_adapted).parameters}
+    check_keywords("audit", adapted, [name for name in known if name != "adapted"])
     is_fed = task is not None or sample is not None
     if is_fed and adapted:
         raise ValueError(
@@ -117,7 +122,7 @@ def audit(
             progress=progress,
             **adapted,
         ).result
-    n_sequences = n_sequences or 256
+    n_sequences = 256 if n_sequences is None else n_sequences
     lines = Thresholds.of(thresholds or Thresholds())
     checkpoint, model = _resolve(source, checkpoint, weights)
     label = name or (checkpoint.name if checkpoint is not None else type(model).__name__)

@@ -39,7 +39,7 @@ from .rows import rows_where
 from .saving import Interrupted, save_result
 from .storage import check_destination
 from .trend import TREND_FILE
-from .what_if import parse_what_if
+from .what_if import WhatIf, parse_what_if
 from .wording import format_number, plural
 
 __all__ = [
@@ -143,6 +143,7 @@ def run_audit(command: Any, say: Say) -> int:
     sources = list(command.checkpoints)
     if not sources:
         raise ValueError("name at least one checkpoint: a folder, a file, or a shipped name")
+    _what_ifs(command)  # refused here, before any work, if it cannot be read
     if command.jobs < 1:
         raise ValueError(f"--jobs is a number of audits at once, at least 1; got {command.jobs}")
     if not 0 <= command.poll_seconds < math.inf:
@@ -262,7 +263,6 @@ def _audit_own(command: Any, checkpoint: Checkpoint, progress: bool) -> tuple[St
 
 def _audit_any(command: Any, source: str, progress: bool) -> tuple[StudyResult, Any]:
     """Any model on a probe, or with remedies."""
-    heads = [_head(text) for text in command.what_if_heads] or None
     encode = load_tokenizer(source) if command.probe == "text" else None
     audited = audit_adapted(
         source,
@@ -272,7 +272,7 @@ def _audit_any(command: Any, source: str, progress: bool) -> tuple[StudyResult, 
         n_sequences=command.n_sequences,
         seed=command.seed,
         thresholds=command.thresholds,
-        what_if=[parse_what_if(text, heads) for text in command.what_if],
+        what_if=_what_ifs(command),
         encode=encode,
         text=command.text,
         past_positions=command.past_positions,
@@ -281,6 +281,14 @@ def _audit_any(command: Any, source: str, progress: bool) -> tuple[StudyResult, 
         progress=progress,
     )
     return audited.result, adapted_figures(audited)
+
+
+def _what_ifs(command: Any) -> list[WhatIf]:
+    """The remedies, each for the heads that are named."""
+    heads = [_head(text) for text in command.what_if_heads] or None
+    if heads and not command.what_if:
+        raise ValueError("--what-if-heads says where a remedy is tried: name one with --what-if")
+    return [parse_what_if(text, heads) for text in command.what_if]
 
 
 def _head(text: str) -> tuple[int, int]:

@@ -75,15 +75,18 @@ class Remedy(Facts):
             raise ValueError(f"reference must be at least 2 keys; got {self.reference}")
         if self.heads is not None:
             object.__setattr__(self, "heads", frozenset(self.heads))
+        if self.kind == "fp32" and self.heads is not None:
+            raise ValueError("fp32 widens whole layers and takes no heads: leave the heads out")
 
     @property
     def name(self) -> str:
-        """The remedy with its numbers, such as ``temperature 1.5`` or ``log_n from 256``."""
+        """With its numbers and heads: ``temperature 1.5``, ``log_n from 256 on head 3.4``."""
+        told = self.kind
         if self.kind in ("temperature", "ssmax", "qk_norm"):
-            return f"{self.kind} {self.strength:g}"
-        if self.kind in ("log_n", "sqrt_log_n"):
-            return f"{self.kind} from {self.reference}"
-        return self.kind
+            told = f"{self.kind} {self.strength:g}"
+        elif self.kind in ("log_n", "sqrt_log_n"):
+            told = f"{self.kind} from {self.reference}"
+        return told + heads_words(self.heads)
 
     def applied(self, adapter: Any) -> AbstractContextManager[None]:
         """Nothing to change in the model itself: the profile is given the remedy."""
@@ -141,8 +144,12 @@ class NormGain(Facts):
 
     @property
     def name(self) -> str:
-        """``norm_gain 2``."""
-        return f"norm_gain {self.factor:g}"
+        """``norm_gain 2``, ``norm_gain 2 in layer 3``."""
+        told = f"norm_gain {self.factor:g}"
+        if self.layers is None:
+            return told
+        where = "layer" if len(self.layers) == 1 else "layers"
+        return f"{told} in {where} {', '.join(map(str, sorted(self.layers)))}"
 
     @contextmanager
     def applied(self, adapter: Any) -> Iterator[None]:
@@ -210,6 +217,14 @@ class Reweigh:
             )
 
         return some_heads
+
+
+def heads_words(heads: Collection[tuple[int, int]] | None) -> str:
+    """Heads as they follow a remedy's name: `` on head 3.4``; empty for all of them."""
+    if heads is None:
+        return ""
+    told = [f"{layer}.{head}" for layer, head in sorted(heads)]
+    return f" on {'head' if len(told) == 1 else 'heads'} {', '.join(told)}"
 
 
 def _chosen_heads(heads: frozenset[tuple[int, int]] | None, seen: AttentionSeen) -> Tensor:
@@ -283,6 +298,12 @@ REMEDIES: dict[str, Callable[[Remedy, AttentionSeen], Tensor]] = {
 """Inverse temperature of each row, ``[batch, head, query]``, by kind of remedy."""
 
 
+_NEED_NUMBER = {
+    "temperature": "the inverse temperature by which the scores are multiplied",
+    "norm_gain": "the factor by which the norms' outputs are multiplied",
+}
+
+
 def parse_remedy(text: str, heads: Collection[tuple[int, int]] | None = None) -> Remedy | NormGain:
     """Read ``kind`` or ``kind:number``, as a flag gives it: ``temperature:1.5``, ``log_n:512``.
 
@@ -291,12 +312,18 @@ def parse_remedy(text: str, heads: Collection[tuple[int, int]] | None = None) ->
         heads: Heads to apply it to (for ``norm_gain``, their layers); ``None`` for all.
 
     Raises:
-        ValueError: If the kind is unknown or the number is none.
+        ValueError: If the kind is unknown, or its number is missing, none, or not taken.
     """
     kind, _, number = text.partition(":")
     chosen = None if heads is None else frozenset(heads)
     if not number:
+        if kind in _NEED_NUMBER:
+            raise ValueError(
+                f"{kind} needs a number, {_NEED_NUMBER[kind]}: write {kind}:1.5; got {text!r}"
+            )
         return Remedy(kind, heads=chosen)
+    if kind in ("adaptive", "fp32"):
+        raise ValueError(f"{kind} takes no number; got {text!r}")
     try:
         value = float(number)
     except ValueError as error:
