@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..models.sites import Site, list_sites
 from .arguments import check_counts, check_labels, check_lengths
+from .batching import fitting_batch
 from .capturing import HookedModel, capture
 from .drawing import Sample, draw
 from .reduce import Moments
@@ -110,7 +111,8 @@ def stream_rows(
         sample: ``sample(generator, batch, length)``, such as a task's ``sample`` method.
         lengths: Lengths to ask of the task, each 1 or more, all different.
         n_sequences: Sequences a length.
-        batch: Sequences in one forward pass; what fits in memory.
+        batch: Sequences in one forward pass, at most; fewer where they would not fit
+            (:func:`~resharpen.interp.batching.fitting_batch`).
         seed: Seed of what is drawn (not a column of the table).
         labels: Values of the columns ``study``, ``checkpoint``, ``task`` and ``seed``.
         threshold: Cosine from which two positions belong to one cluster, in (-1, 1).
@@ -147,8 +149,8 @@ def stream_rows(
     for length in asked:
         drawn = draw(sample, seed, length, n_sequences)
         totals: dict[tuple[Boundary, str], Moments] = {}
-        for start in range(0, n_sequences, batch):
-            tokens = drawn.tokens[start : start + batch]
+        step = fitting_batch(model, batch, drawn.tokens.shape[1])
+        for tokens in drawn.tokens.split(step):
             for key, values in _measured(model, tokens, boundaries, wanted, threshold).items():
                 totals.setdefault(key, Moments()).update(values)
         place = {**given, "length": length, "n_key": drawn.tokens.shape[1]}

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..models.sites import Site, list_sites, weight_rule
 from .arguments import check_counts, check_labels, check_lengths
+from .batching import fitting_batch
 from .capturing import HookedModel, capture
 from .drawing import Drawn, Sample, draw
 from .frozen import AloneScales, alone_scales, frozen_logits
@@ -105,12 +106,13 @@ def sweep(
         lengths: Lengths to ask of the task, each 1 or more, all different.
         measures: Names of quantities (:data:`~resharpen.interp.measures.MEASURES`). ``None``: all
             that model and sample allow. A named one that cannot be read gets a row that says so.
-        batch: Sequences in one forward pass.
-        n_batches: Forward passes a length. The frozen-scale quantities take a second pass each.
+        batch: Sequences in one forward pass; run in parts where their patterns would not fit
+            (:func:`~resharpen.interp.batching.fitting_batch`), which changes no number.
+        n_batches: Batches a length. The frozen-scale quantities take a second pass each.
         seed: Seed of what is drawn (not a column of the table).
         labels: Values of the columns ``study``, ``checkpoint``, ``task`` and ``seed`` (the training
             seed); missing where not given.
-        progress: ``True`` for a bar, or called after each forward pass as ``progress(done, total,
+        progress: ``True`` for a bar, or called after each batch as ``progress(done, total,
             length)``.
         verify: Check every site on a few short sequences before it is read
             (:mod:`resharpen.interp.verify`). The sites that fail are named in one warning, and
@@ -262,8 +264,11 @@ def _tables(plan: _Plan) -> Iterator[pd.DataFrame]:
         drawn = draw(plan.sample, plan.seed, length, plan.batch * plan.n_batches)
         alone = _alone(plan, drawn)
         totals = _Totals()
-        for start in range(0, plan.batch * plan.n_batches, plan.batch):
-            _measure_batch(plan, drawn.part(start, start + plan.batch), alone, totals)
+        step = fitting_batch(plan.model, plan.batch, drawn.tokens.shape[1])
+        for first in range(0, plan.batch * plan.n_batches, plan.batch):
+            end = first + plan.batch
+            for start in range(first, end, step):
+                _measure_batch(plan, drawn.part(start, min(start + step, end)), alone, totals)
             done += 1
             if plan.progress is not None:
                 plan.progress(done, total, length)

@@ -177,11 +177,10 @@ class Attention(nn.Module):
         if self.cfg.normalizer != "softmax":
             raw = self.hook_raw_scores(raw)
         factor = None if inputs.factor is None else inputs.factor[:, :, start:stop]
-        masked = self.masked(raw, start)
         if self.normalizer.temperature == "adaptive":
-            factor = self.hook_score_factor(adaptive_inverse_temperature(masked))
-        # Masked once more: a factor of zero times a masked score would not be a number.
-        return masked if factor is None else self.masked(raw * factor, start)
+            factor = self.hook_score_factor(adaptive_inverse_temperature(self.masked(raw, start)))
+        # Masked last: a factor of zero times a masked score would not be a number.
+        return self.masked(raw, start) if factor is None else self._mask(raw * factor, start)
 
     def pattern(
         self, inputs: AttentionInputs, start: int, stop: int
@@ -195,11 +194,15 @@ class Attention(nn.Module):
         self, scores: Float[Tensor, "batch head query key"], start: int
     ) -> Float[Tensor, "batch head query key"]:
         """Set what the queries from ``start`` on do not see to ``-inf``."""
-        if self.cfg.attention_dir != "causal":
-            return scores
-        n_query, n_key = scores.shape[-2:]
-        hidden = torch.ones(n_query, n_key, dtype=torch.bool, device=scores.device)
-        return scores.masked_fill(hidden.triu(start + 1), -torch.inf)
+        return scores if self.cfg.attention_dir != "causal" else self._mask(scores.clone(), start)
+
+    def _mask(self, scores: Tensor, start: int) -> Tensor:
+        """As :meth:`masked`, in place."""
+        if self.cfg.attention_dir == "causal":
+            n_query, n_key = scores.shape[-2:]
+            hidden = torch.ones(n_query, n_key, dtype=torch.bool, device=scores.device)
+            scores.masked_fill_(hidden.triu(start + 1), -torch.inf)
+        return scores
 
     def row_factor(self, inputs: AttentionInputs) -> Float[Tensor, "#batch #head pos 1"] | None:
         """Inverse temperature of each row, also where it depends on the scores."""
@@ -242,10 +245,11 @@ class Attention(nn.Module):
         scores = einsum(
             rows, key, "batch query head d_head, batch key head d_head -> batch head query key"
         )
-        scores = scores.log() if self.cfg.normalizer == "linear" else scores * scale
+        # In place: these are the largest arrays of a pass, and a fresh one costs more than the sum.
+        scores = scores.log() if self.cfg.normalizer == "linear" else scores.mul_(scale)
         if self.cfg.positional_embedding_type == "alibi":
             bias = alibi_bias(self.cfg.n_heads, query.shape[1], scores)
-            scores = scores + bias[:, start:stop]
+            scores.add_(bias[:, start:stop])
         return scores
 
     def _attend_rows(self, inputs: AttentionInputs, start: int, stop: int) -> Tensor:

@@ -37,6 +37,7 @@ def alibi_slopes(n_heads: int) -> Float[Tensor, "head"]:
 
 def alibi_bias(n_heads: int, length: int, like: Tensor) -> Float[Tensor, "head query key"]:
     """Bias ``-slope * |query - key|`` in the dtype and on the device of ``like``."""
-    positions = torch.arange(length, device=like.device)
-    distance = (positions[:, None] - positions[None, :]).abs()
+    # Whole numbers up to 2**24 are exact in float32, and several times as fast as in int64.
+    positions = torch.arange(length, device=like.device, dtype=torch.float32)
+    distance = (positions[:, None] - positions[None, :]).abs_()
     return -alibi_slopes(n_heads).to(like)[:, None, None] * distance.to(like.dtype)

@@ -226,10 +226,13 @@ def _join(labels: Int[Tensor, "pos"], first: int, edges: Bool[Tensor, "row key"]
     """
     n = labels.shape[0]
     edges.fill_diagonal_(True)  # each with itself, whatever the rounding
+    # Labels of half the width: the two reductions over all pairs are what takes the time.
+    width = torch.int16 if n < 2**15 else torch.int64
+    last = torch.tensor(n, dtype=width, device=labels.device)
     while True:
         keys = labels[first:]
-        least = torch.where(edges, keys, n).amin(1)
-        offered = torch.where(edges, least[:, None], n).amin(0)
+        least = torch.where(edges, keys.to(width), last).amin(1)
+        offered = torch.where(edges, least[:, None], last).amin(0).long()
         parents = torch.arange(n, device=labels.device)
         parents.scatter_reduce_(0, keys, offered, "amin")
         while not torch.equal(further := parents[parents], parents):
