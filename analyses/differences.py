@@ -1,9 +1,11 @@
 """What changed between two audits: of two checkpoints, or of one checkpoint at two times."""
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .comparable import check_comparable, read_audit
 from .findings import SEVERITY, Verdict
 from .record import Record
 from .result import StudyResult
@@ -46,26 +48,29 @@ class Difference(Record):
         }
 
 
-def compare_audits(first: StudyResult, second: StudyResult) -> tuple[Difference, ...]:
+def compare_audits(
+    first: StudyResult | str | os.PathLike[str], second: StudyResult | str | os.PathLike[str]
+) -> tuple[Difference, ...]:
     """Set two audits' verdicts beside each other, heads and layers by place, model by model.
 
+    Both must have been fed the same (task or probe, with parameters) at the same lengths and judged
+    by the same thresholds. Different numbers of sequences are warned of: they change the noise.
+
     Args:
-        first: The audit before.
-        second: The audit after.
+        first: The audit before, or the folder it was saved in.
+        second: The audit after, likewise.
 
     Returns:
         One difference a subject, in the order of the first audit; what is the same included.
 
     Raises:
-        ValueError: If the two were judged by different thresholds: then a changed verdict would
-            say nothing about the models.
+        TypeError: If one is neither an audit nor a path.
+        ValueError: If their settings differ: then a changed verdict would say nothing about the
+            models; or if one is the result of something else than an audit.
+        ResultError: If a folder holds no result that can be read.
     """
-    lines = [result.provenance.resolved.get("thresholds") for result in (first, second)]
-    if lines[0] != lines[1]:
-        raise ValueError(
-            "the two audits were judged by different thresholds, so their verdicts cannot be "
-            "compared: audit both with the same ones"
-        )
+    first, second = read_audit(first), read_audit(second)
+    check_comparable(first, second)
     before, after = _by_place(first.verdicts), _by_place(second.verdicts)
     return tuple(
         _difference(place, before.get(place), after.get(place))
