@@ -22,7 +22,7 @@ from ..interp.tables import concatenate
 from ..interp.token_paths import TokenPaths, follow_tokens
 from ..models.adapters import Adapter, adapt
 from ..models.checkpoint import Checkpoint, find_checkpoint
-from ..models.facts import Facts, brief
+from ..models.facts import Facts, brief, layers_by_heads
 from ..models.probes import PROBES, Probe, get_probe
 from ..models.probes.task_probe import TaskProbe
 from ..models.tasks import task_from_dict
@@ -323,7 +323,7 @@ def _sentences(
     facts = adapter.description
     longest = max(plain.lengths)
     sentences = [
-        f"{label} ({facts.architecture}, {facts.n_layers} layers x {facts.n_heads} heads, norms: "
+        f"{label} ({facts.architecture}, {layers_by_heads(facts.n_layers, facts.n_heads)}, norms: "
         f"{facts.placement}) on inputs of up to {longest} tokens: of {len(classes)} heads, {said}.",
         *plain.notes,
         *facts.notes,

@@ -107,6 +107,16 @@ class Growth(Record):
     n_key_last: float
     reason: str
 
+    def __str__(self) -> str:
+        """The law alone: `constant`."""
+        return self.law
+
+    def __repr__(self) -> str:
+        """The law, why, its exponents, and over which numbers of keys."""
+        keys = f"n_key {self.n_key_first:g} to {self.n_key_last:g}"
+        powers = f"exponent {self.in_log_n} of log n, {self.in_n} of n"
+        return f"Growth({self.law}: {self.reason}; {powers}; {keys})"
+
     @property
     def falls(self) -> bool:
         """Whether it certainly falls with n."""

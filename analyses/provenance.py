@@ -26,7 +26,7 @@ PACKAGES = (
 """Packages whose version can change a number, a file or a figure."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Provenance(Record):
     """Everything needed to say how a result was made.
 

@@ -21,6 +21,7 @@ This is about the n that was measured: over a finite vocabulary scores are bound
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,9 @@ from .findings import Exponent
 from .fits import MIN_POINTS, fit_exponent, fit_slope, student_t_quantile
 from .growth_laws import SEPARATION
 from .head_ladders import HeadLadders
+from .markup import html_table
 from .record import Record
-from .wording import format_interval, format_number
+from .wording import format_interval, format_number, plural
 
 __all__ = ["SCORE_LAWS", "Evidence", "LawThresholds", "ScoreLaw", "find_score_law"]
 
@@ -145,6 +147,21 @@ class ScoreLaw(Record):
     deviation: float
     spread: float
     reason: str
+
+    def __str__(self) -> str:
+        """The law alone: `bounded`."""
+        return self.law
+
+    def __repr__(self) -> str:
+        """The law, why, over which numbers of keys, and how much evidence there is."""
+        keys = f"n_key {self.n_key_first:g} to {self.n_key_last:g}"
+        pieces = plural(len(self.evidence), "piece")
+        return f"ScoreLaw({self.law}: {self.reason}; {keys}; {pieces} of evidence)"
+
+    def _repr_html_(self) -> str:
+        """The same as a table for a notebook, a row for each piece of evidence."""
+        head = f"<p>{escape(repr(self))}</p>"
+        return head + (html_table([item.row() for item in self.evidence]) if self.evidence else "")
 
 
 def find_score_law(head: HeadLadders, thresholds: LawThresholds | None = None) -> ScoreLaw:

@@ -6,6 +6,8 @@ outside in (checkpoint, layer, head, site, seed), an interval in square brackets
 
 import math
 
+from ..models.facts import plural
+
 __all__ = [
     "format_interval",
     "format_number",
@@ -101,8 +103,3 @@ def site_words(site: str, with_layer: bool = True) -> str:
         parts = parts[:-1]
     name = ".".join(part.removeprefix("hook_") for part in parts)
     return f"{layer}{name}" if with_layer else name
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 length`, `5 lengths`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

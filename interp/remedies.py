@@ -35,7 +35,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..models.facts import Facts
+from ..models.facts import Facts, Registry
 from ..models.observed import AttentionSeen
 from .attention_statistics import RowStatus, row_statistics
 from .profiling.attention_rows import attention_rule
@@ -286,7 +286,17 @@ def _unchanged(remedy: Remedy, seen: AttentionSeen) -> Tensor:
     return torch.ones(seen.query.shape[:3], dtype=torch.float64)
 
 
-REMEDIES: dict[str, Callable[[Remedy, AttentionSeen], Tensor]] = {
+_LINES = {
+    "temperature": "the scores times a number",
+    "log_n": "the scores times log n over log of a reference, at least 1",
+    "sqrt_log_n": "the scores times the root of that",
+    "ssmax": "the scores times a strength times log n (SSMax)",
+    "adaptive": "the scores times a factor of the row's entropy (adaptive temperature)",
+    "qk_norm": "queries and keys set to one length before the scores",
+    "fp32": "the weights computed in float32",
+}
+
+_ENTRIES: dict[str, Callable[[Remedy, AttentionSeen], Tensor]] = {
     "temperature": _temperature,
     "log_n": _log_n,
     "sqrt_log_n": _sqrt_log_n,
@@ -295,6 +305,8 @@ REMEDIES: dict[str, Callable[[Remedy, AttentionSeen], Tensor]] = {
     "qk_norm": _unchanged,
     "fp32": _unchanged,
 }
+
+REMEDIES: Registry[Callable[[Remedy, AttentionSeen], Tensor]] = Registry(_ENTRIES, _LINES)
 """Inverse temperature of each row, ``[batch, head, query]``, by kind of remedy."""
 
 

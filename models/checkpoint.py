@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from .config import SCHEMA_VERSION, TransformerConfig
-from .facts import Facts
+from .facts import Facts, layers_by_heads
 from .folders import check_writable, previous_folder, replaced_folder
 from .transformer import Transformer
 
@@ -89,7 +89,7 @@ class Checkpoint(Facts):
             made = f"trained to length {self.train_length}"
         return [
             ("name", self.name),
-            ("model", f"{cfg.n_layers} layers x {cfg.n_heads} heads, d_model {cfg.d_model}, "
+            ("model", f"{layers_by_heads(cfg.n_layers, cfg.n_heads)}, d_model {cfg.d_model}, "
                       f"d_vocab {cfg.d_vocab}, {n_parameters} parameters"),
             ("norms", f"{cfg.norm_placement} ({cfg.normalization_type})"),
             ("weights", ", ".join(self.weights)),

@@ -7,9 +7,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, fields, is_dataclass
 from html import escape
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
-__all__ = ["Facts", "Settings", "brief", "facts_table"]
+__all__ = [
+    "Facts",
+    "Registry",
+    "Settings",
+    "brief",
+    "facts_table",
+    "first_line",
+    "layers_by_heads",
+    "plural",
+]
+
+_Value = TypeVar("_Value")
 
 _LONGEST = 72
 """Characters of one value; what is longer is cut, or counted."""
@@ -61,6 +72,41 @@ class Settings(Facts):
         return f"{type(self).__name__}({given})"
 
 
+class Registry(dict[str, _Value]):
+    """A dictionary of what can be chosen by name; it shows the names, not the values.
+
+    Everything else is a dictionary's: lookup, order, ``**``, equality, pickling.
+    """
+
+    def __init__(self, entries: Mapping[str, _Value], lines: Mapping[str, str]) -> None:
+        """Hold entries by name.
+
+        Args:
+            entries: What can be chosen.
+            lines: What each is, in one line, by the same names.
+
+        Raises:
+            ValueError: If an entry has no line, or a line no entry.
+        """
+        super().__init__(entries)
+        if strange := set(entries) ^ set(lines):
+            raise ValueError(f"each entry needs one line; check {', '.join(sorted(strange))}")
+        self._lines = dict(lines)
+
+    def __repr__(self) -> str:
+        """How many there are, and their names."""
+        return f"Registry({len(self)}: {', '.join(self)})"
+
+    def _repr_html_(self) -> str:
+        """Name and one line what it is, a row each."""
+        return facts_table(f"{len(self)} to choose from", [*self._lines.items()])
+
+
+def first_line(thing: Any) -> str:
+    """The first line of what something says of itself."""
+    return (thing.__doc__ or "").strip().partition("\n")[0]
+
+
 def facts_table(title: str, facts: Sequence[tuple[str, str]]) -> str:
     """Name and value a row, as HTML that any notebook shows well; every cell is escaped.
 
@@ -107,12 +153,18 @@ def brief(value: Any, annotation: Any = None) -> str:
         return f"{value:.6g}"
     if isinstance(value, Mapping):
         words = "{" + ", ".join(f"{_plain(k)}: {brief(v)}" for k, v in value.items()) + "}"
-        return words if _short(value, words) else _count(value, "entries", map(_plain, value))
+        return (
+            words
+            if _short(value, words)
+            else _count(value, "entry" if len(value) == 1 else "entries", map(_plain, value))
+        )
     if isinstance(value, tuple | list | set | frozenset):
         words = ", ".join(brief(item) for item in value)
         if _short(value, words):
             return f"({words})"
-        return _count(value, "items", (brief(item) for item in value))
+        return _count(
+            value, "item" if len(value) == 1 else "items", (brief(item) for item in value)
+        )
     if callable(value) and hasattr(value, "__qualname__"):
         return str(value.__qualname__)
     return _cut(repr(value))

@@ -32,7 +32,7 @@ with every placement.
 import math
 from dataclasses import dataclass
 
-from .facts import Facts
+from .facts import Facts, Registry
 
 MIX_FRACTION = 0.25
 """Share of the blocks that are post-norm in Mix-LN; rounded up, so that one block is."""
@@ -109,7 +109,7 @@ class Placement(Facts):
         return (8 * n_layers) ** -0.25 if self.amplified else 1.0
 
 
-PLACEMENTS: dict[str, Placement] = {
+_ENTRIES: dict[str, Placement] = {
     "none": Placement(False, False, False, "no norm"),
     "pre": Placement(True, False, False, "Xiong et al. 2020, arXiv 2002.04745"),
     "post": Placement(False, False, True, "Vaswani et al. 2017, arXiv 1706.03762"),
@@ -126,4 +126,8 @@ PLACEMENTS: dict[str, Placement] = {
     "deepnorm": Placement(False, False, True, "Wang et al. 2022, arXiv 2203.00555", amplified=True),
     "ngpt": Placement(False, True, True, "Loshchilov et al. 2024, arXiv 2410.01131", unit=True),
 }
+
+PLACEMENTS: Registry[Placement] = Registry(
+    _ENTRIES, {name: scheme.source for name, scheme in _ENTRIES.items()}
+)
 """Placement by the name that ``TransformerConfig.norm_placement`` takes."""

@@ -13,7 +13,7 @@ from transformer_lens.hook_points import HookPoint
 from .block import Block, apply_norm
 from .cache import TransformerCache
 from .config import TransformerConfig
-from .facts import facts_table
+from .facts import facts_table, layers_by_heads
 from .ngpt import UnitNorm, normalise_weights
 from .norms import Norm
 from .placements import PLACEMENTS
@@ -323,7 +323,7 @@ class Transformer(HookedRootModule):
         final = "with" if cfg.final_norm else "without"
         n_parameters = sum(parameter.numel() for parameter in self.parameters())
         return (
-            f"Transformer({cfg.n_layers} layers x {cfg.n_heads} heads, d_model={cfg.d_model}, "
+            f"Transformer({layers_by_heads(cfg.n_layers, cfg.n_heads)}, d_model={cfg.d_model}, "
             f"{kind}, {cfg.normalizer} attention, norms: {cfg.norm_placement} "
             f"({cfg.normalization_type}), {final} final norm, "
             f"positions: {cfg.positional_embedding_type}, {n_parameters:,} parameters)"

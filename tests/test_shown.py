@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import importlib
 import inspect
+import pickle
 from html.parser import HTMLParser
 from typing import is_typeddict
 
@@ -14,8 +15,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from resharpen.interp.measures import MEASURES
+from resharpen.interp.remedies import REMEDIES
 from resharpen.models import SetComplement, TrainingConfig, TransformerConfig, seeded_generator
-from resharpen.models.facts import Facts, Settings, brief, facts_table
+from resharpen.models.facts import Facts, Registry, Settings, brief, facts_table, layers_by_heads
+from resharpen.models.placements import PLACEMENTS
+from resharpen.models.probes import PROBES
+from resharpen.models.tasks import TASKS
 
 PUBLIC = (
     "models", "models.adapters", "models.constructed", "models.probes", "models.tasks",
@@ -183,3 +189,27 @@ def test_a_table_escapes_what_it_is_given():
     html = facts_table("<i>", [("<b>", "<script>")])
     assert cells(html) == ["<i>", "<b>", "<script>"]
     assert "<script>" not in html
+
+
+@pytest.mark.parametrize("registry", [MEASURES, PLACEMENTS, PROBES, REMEDIES, TASKS])
+def test_a_registry_shows_its_names_and_is_a_dictionary_else(registry):
+    assert repr(registry) == f"Registry({len(registry)}: {', '.join(registry)})"
+    texts = cells(registry._repr_html_())
+    assert texts[1::2] == list(registry)
+    assert all(1 < len(line) <= 120 for line in texts[2::2])
+    assert isinstance(registry, dict)
+    assert {**registry} == registry == dict(registry)
+
+
+def test_a_registry_is_pickled_whole():
+    again = pickle.loads(pickle.dumps(PROBES))
+    assert again == PROBES
+    assert type(again) is Registry
+    assert again._repr_html_() == PROBES._repr_html_()
+    with pytest.raises(ValueError, match="each entry needs one line; check b"):
+        Registry({"a": 1, "b": 2}, {"a": "one"})
+
+
+def test_sizes_are_singular_or_plural():
+    assert layers_by_heads(1, 1) == "1 layer x 1 head"
+    assert layers_by_heads(2, 8) == "2 layers x 8 heads"

@@ -5,6 +5,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from ...models.facts import layers_by_heads
 from ..figures.embed import figure_height, json_in_html, pack_bytes, plotly_script
 from ..figures.explorer import MAP, WEIGHTS, explorer_data, explorer_layout, plot_explorer
 from ..figures.patterns import MAX_KEYS
@@ -78,7 +79,7 @@ def render_page(state: ExplorerState, shown: HeadView, by: str) -> str:
     return environment.get_template("explorer.html.j2").render(
         title=f"{state.label}: heads",
         holds=(
-            f"{len(state.rows)} layers x {state.columns} heads, fed {state.probe.name}, lengths "
+            f"{layers_by_heads(len(state.rows), state.columns)}, fed {state.probe.name}, lengths "
             f"{state.lengths[0]} to {state.lengths[-1]}, "
             f"{plural(state.n_sequences, 'sequence')} a length, seed {state.seed}"
         ),

@@ -20,7 +20,7 @@ from ...interp.profiling.places import Positions, find_positions
 from ...interp.profiling.result import cut
 from ...interp.profiling.totals import Totals
 from ...models.adapters import Adapter
-from ...models.facts import Facts
+from ...models.facts import Facts, layers_by_heads
 from ..figures.patterns import MAX_KEYS
 from ..fits import fit_slope
 from ..head_ladders import HeadLadders
@@ -116,7 +116,7 @@ class ExplorerState(Facts):
     def __repr__(self) -> str:
         """What it holds: model, heads, probe, lengths, sequences, seed."""
         return (
-            f"ExplorerState({self.label}: {len(self.rows)} layers x {self.columns} heads on "
+            f"ExplorerState({self.label}: {layers_by_heads(len(self.rows), self.columns)} on "
             f"{self.probe.name}, lengths {self.lengths[0]} to {self.lengths[-1]}, "
             f"{self.n_sequences} sequences a length, seed {self.seed})"
         )

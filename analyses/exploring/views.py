@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.facts import Facts
+from ...models.facts import Facts, layers_by_heads
 from ..figures.patterns import quantise
 from ..head_ladders import HeadLadders
 from ..head_records import HeadClass
@@ -44,7 +44,7 @@ class HeadMap(Facts):
         """Quantity, unit and shape."""
         unit = "nats" if self.by == "slope" else "ratio"
         layers, heads = self.values.shape
-        return f"HeadMap({self.by} ({unit}), {layers} layers x {heads} heads)"
+        return f"HeadMap({self.by} ({unit}), {layers_by_heads(layers, heads)})"
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,6 +3,7 @@
 from functools import partial
 from math import inf
 
+from ...models.facts import Registry
 from .clustering import (
     angular_speed,
     cluster_count,
@@ -44,7 +45,7 @@ _ROW = ("weights", "visible")
 _SPLIT = ("weights", "relevant", "visible")
 _SEEN = ("present", "absent")
 
-MEASURES: dict[str, Measure] = {
+_ENTRIES: dict[str, Measure] = {
     "entropy": Measure(
         "entropy", entropy, _ROW, "nats", (0.0, inf), "-sum a log a, at most log n_key"
     ),
@@ -189,6 +190,10 @@ MEASURES: dict[str, Measure] = {
         "probability of tokens that may not follow",
     ),
 }
+
+MEASURES: Registry[Measure] = Registry(
+    _ENTRIES, {name: f"{item.doc} ({item.unit})" for name, item in _ENTRIES.items()}
+)
 """Every measure, by the name of its quantity."""
 
 

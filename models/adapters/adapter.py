@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from ..facts import Facts, facts_table
+from ..facts import Facts, facts_table, layers_by_heads
 from ..observed import Observer
 from .blocks import BlockWatch
 from .description import Description
@@ -290,7 +290,7 @@ class Adapter:
         """Say what is adapted in one line."""
         facts = self.description
         return (
-            f"{type(self).__name__}({facts.architecture}, {facts.n_layers} layers x "
-            f"{facts.n_heads} heads, norms: {facts.placement}, sees: {facts.capture}, "
-            f"{facts.n_parameters:,} weights)"
+            f"{type(self).__name__}({facts.architecture}, "
+            f"{layers_by_heads(facts.n_layers, facts.n_heads)}, norms: {facts.placement}, "
+            f"sees: {facts.capture}, {facts.n_parameters:,} weights)"
         )

@@ -6,7 +6,7 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..facts import Facts
+from ..facts import Facts, Registry
 
 if TYPE_CHECKING:
     from .batch import Probe
@@ -29,7 +29,7 @@ class ProbeEntry(Facts):
     relevant: str
 
 
-PROBES: dict[str, ProbeEntry] = {
+_ENTRIES: dict[str, ProbeEntry] = {
     "repeated": ProbeEntry(
         "repeated",
         "Repeated",
@@ -48,6 +48,10 @@ PROBES: dict[str, ProbeEntry] = {
     "text": ProbeEntry("text", "Text", "windows of a text", "none"),
     "task": ProbeEntry("task_probe", "TaskProbe", "sequences of the model's own task", "none"),
 }
+
+PROBES: Registry[ProbeEntry] = Registry(
+    _ENTRIES, {name: entry.summary for name, entry in _ENTRIES.items()}
+)
 """Every probe by name."""
 
 

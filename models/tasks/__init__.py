@@ -6,6 +6,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..facts import Registry, first_line
 from .argmax_retrieval import ArgmaxRetrieval
 from .associative_recall import AssociativeRecall
 from .boards import Othello, SelfAvoidingWalk
@@ -21,7 +22,7 @@ from .set_complement import SetComplement
 from .sort import Sort
 from .task import Batch, Task, TaskKind, seeded_generator
 
-TASKS: dict[str, type[Task]] = {
+_ENTRIES: dict[str, type[Task]] = {
     "set-complement": SetComplement,
     "majority": Majority,
     "counting": Counting,
@@ -37,6 +38,10 @@ TASKS: dict[str, type[Task]] = {
     "othello": Othello,
     "self-avoiding-walk": SelfAvoidingWalk,
 }
+
+TASKS: Registry[type[Task]] = Registry(
+    _ENTRIES, {name: first_line(task) for name, task in _ENTRIES.items()}
+)
 """Task class by name: aggregation, needle, mixed."""
 
 

@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from resharpen.analyses import audit, explore
+from resharpen.analyses import audit, diagnose, explore
 from resharpen.analyses.head_classes import classify_heads
 from resharpen.models import load_checkpoint
 
@@ -38,7 +38,7 @@ def check_html(text):
 def test_a_checkpoint():
     checkpoint = load_checkpoint("set-complement-post")
     assert repr(checkpoint) == (
-        "Checkpoint(name set-complement-post; model 1 layers x 1 heads, d_model 64, d_vocab 32, "
+        "Checkpoint(name set-complement-post; model 1 layer x 1 head, d_model 64, d_vocab 32, "
         f"20544 parameters; norms post (RMS); weights {', '.join(checkpoint.weights)}; task "
         f"set-complement; made trained to length 8, seed {checkpoint.seed})"
     )
@@ -81,5 +81,19 @@ def test_html_escapes_what_came_from_outside(result):
 def test_the_explorer():
     pytest.importorskip("anywidget", reason="the explorer's live view needs anywidget")
     explorer = explore("set-complement-post", lengths=(8, 16), n_sequences=2)
-    assert repr(explorer).startswith("Explorer(ExplorerState(set-complement-post: 1 layers x 1 ")
+    assert repr(explorer).startswith("Explorer(ExplorerState(set-complement-post: 1 layer x 1 ")
     assert "lengths 8 to 16, 2 sequences a length, seed 0" in repr(explorer)
+
+
+def test_what_a_diagnosis_found_is_one_line():
+    found = diagnose("set-complement-none", 0, 0, lengths=[4, 8, 16, 31], n_sequences=8)
+    assert str(found.law) == found.law.law
+    assert repr(found.law).startswith(f"ScoreLaw({found.law.law}: {found.law.reason}; n_key ")
+    assert repr(found.law).endswith(f"{len(found.law.evidence)} pieces of evidence)")
+    check_html(found.law._repr_html_())
+    assert found.law.evidence[0].name in found.law._repr_html_()
+    assert str(found.growth) == found.growth.law
+    assert repr(found.growth).startswith(f"Growth({found.growth.law}: ")
+    for shown in (found.law, found.growth, found.result.provenance):
+        assert len(repr(shown)) < 700
+        assert "\n" not in repr(shown)

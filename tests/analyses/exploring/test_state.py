@@ -300,12 +300,12 @@ def _ladder(longest):
 
 def test_reprs_say_what_is_held(shipped):
     assert repr(shipped) == (
-        "ExplorerState(set-complement-post: 1 layers x 1 heads on task, lengths 8 to 31, 16 "
+        "ExplorerState(set-complement-post: 1 layer x 1 head on task, lengths 8 to 31, 16 "
         "sequences a length, seed 0)"
     )
     view, head_map = shipped.view(0, 0, 16, WhatIfSetting(1.5))
     assert "L0 H0 at length 16" in repr(view) and "weights 16 x 16" in repr(view)
-    assert repr(head_map) == "HeadMap(slope (nats), 1 layers x 1 heads)"
+    assert repr(head_map) == "HeadMap(slope (nats), 1 layer x 1 head)"
     assert "What if inverse temperature 1.5 on L0 H0: loss" in view.summary
     drawn = shipped.probe.sample(length_generator(0, 16), 1, 16).tokens
     assert torch.equal(shipped._sequences(16).batch.tokens[:1], drawn)
