@@ -32,14 +32,14 @@ from .clustering_rows import weight_rows
 from .clustering_sentences import headline
 from .head_classes import classify_heads
 from .head_records import HeadClass
-from .head_verdicts import judge_heads
+from .head_verdicts import NO_ROWS, judge_heads, judge_nothing
 from .lengths import fitting_lengths
 from .provenance import provenance
 from .result import StudyResult
 from .rows import distinct, over, pick
 from .thresholds import HeadThresholds
 from .what_if import WhatIf, check_places, read_what_ifs, recorded_heads
-from .wording import format_number
+from .wording import format_number, plural
 
 MASSIVE = 1000.0
 """Largest over median magnitude of a stream's coordinates from which it has massive activations
@@ -220,7 +220,7 @@ def audit_adapted(
         table=table,
         curves=(),
         findings=(),
-        verdicts=tuple(judge_heads(classes, lines)),
+        verdicts=tuple(judge_heads(classes, lines) or [judge_nothing(label, lines)]),
         provenance=provenance(
             asked,
             {
@@ -324,7 +324,8 @@ def _sentences(
     longest = max(plain.lengths)
     sentences = [
         f"{label} ({facts.architecture}, {layers_by_heads(facts.n_layers, facts.n_heads)}, norms: "
-        f"{facts.placement}) on inputs of up to {longest} tokens: of {len(classes)} heads, {said}.",
+        f"{facts.placement}) on inputs of up to {plural(longest, 'token')}: "
+        + (f"of {plural(len(classes), 'head')}, {said}." if classes else f"{NO_ROWS}."),
         *plain.notes,
         *facts.notes,
     ]

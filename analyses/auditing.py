@@ -42,6 +42,7 @@ from .lengths import default_lengths
 from .provenance import provenance
 from .result import StudyResult
 from .thresholds import HeadThresholds, Thresholds
+from .wording import plural
 
 
 def audit(
@@ -245,12 +246,13 @@ def _sentences(label: str, verdicts: Sequence[Any]) -> list[str]:
     said = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     sentences = [f"{label}: {model.verdict}. {_capitalised(model.reason)}."]
     if heads:
-        sentences.append(f"Of {len(heads)} heads: {said}.")
+        sentences.append(f"Of {plural(len(heads), 'head')}: {said}.")
     restoring = [v for v in verdicts if v.level == "layer" and v.label == "resharpens"]
     if any(v.level == "layer" for v in verdicts):
         layers = [v for v in verdicts if v.level == "layer"]
         sentences.append(
-            f"A norm gives the dispersed signal back in {len(restoring)} of {len(layers)} layers."
+            f"A norm gives the dispersed signal back in {len(restoring)} of "
+            f"{plural(len(layers), 'layer')}."
         )
     return sentences
 

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ..interp.output_errors import sequence_errors
+from ..models.adapters.dispatch import check_load_options
 from ..models.adapters.tokenizers import load_tokenizer
 from ..models.checkpoint import (
     Checkpoint,
@@ -243,6 +244,7 @@ def _audit(command: Any, source: str, progress: bool) -> tuple[StudyResult, Any]
     on_task = command.probe in (None, "task") and not command.what_if
     checkpoint = find_checkpoint(source) if on_task else None
     if checkpoint is not None and checkpoint.task is not None:
+        check_load_options(checkpoint, command.dtype, command.device_map)
         return _audit_own(command, checkpoint, progress)
     return _audit_any(command, source, progress)
 

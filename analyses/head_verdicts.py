@@ -13,7 +13,10 @@ from .head_records import CLASSES, HeadClass, stack_prefixes
 from .thresholds import THRESHOLD_SOURCES, HeadThresholds
 from .wording import format_number, plural
 
-__all__ = ["judge_heads"]
+__all__ = ["judge_heads", "judge_nothing"]
+
+NO_ROWS = "no head shows its rows of weights, so whether one disperses cannot be said"
+"""Why nothing is said of the heads of a model, such as one with differential attention."""
 
 Layer = tuple[str | None, str | None, str, int]
 
@@ -55,6 +58,28 @@ def judge_heads(
         subject = (checkpoint or "model") + (f" on {task}" if several and task else "")
         verdicts.append(_judge_share(heads, subject, "model", lines))
     return verdicts
+
+
+def judge_nothing(subject: str, thresholds: HeadThresholds | None = None) -> Verdict:
+    """The verdict on a model of which no head shows its rows of weights: UNKNOWN.
+
+    Args:
+        subject: what the model is called.
+        thresholds: as for `judge_heads`.
+    """
+    return Verdict(
+        subject=subject,
+        level="model",
+        label="unknown",
+        verdict="UNKNOWN",
+        value=math.nan,
+        threshold=(thresholds or HeadThresholds()).share,
+        length_measured=math.nan,
+        length_predicted=math.nan,
+        reason=NO_ROWS,
+        unit="ratio",
+        threshold_source=THRESHOLD_SOURCES["share"],
+    )
 
 
 def _judge_head(item: HeadClass, subject: str, lines: HeadThresholds) -> Verdict:

@@ -148,7 +148,7 @@ class StudyResult:
             f"{len(distinct(table, 'quantity'))} quantities",
             f"checkpoints {', '.join(distinct(table, 'checkpoint')) or 'none'}",
             f"lengths {lengths.min()} to {lengths.max()}" if len(lengths) else "no lengths",
-            f"seeds {', '.join(map(str, seeds)) or 'none'}",
+            f"seeds {', '.join(map(str, seeds))}" if seeds else self._seed_of_sequences(),
             plural(len(self.curves), "curve"),
             f"{plural(len(self.findings), 'finding')} ({len(self.violations)} violated)",
             self._verdict_counts(),
@@ -157,6 +157,11 @@ class StudyResult:
             parts.append("NOT COMPLETED")
         studies = ", ".join(distinct(table, "study")) or "empty"
         return f"StudyResult({studies}: {'; '.join(parts)})"
+
+    def _seed_of_sequences(self) -> str:
+        """Where no row is of a seeded run: the seed that the inputs were drawn with."""
+        drawn = ", ".join(map(str, self.provenance.seeds))
+        return f"sequences of seed {drawn}" if drawn else "no seeds"
 
     def _verdict_counts(self) -> str:
         verdicts = [verdict.verdict for verdict in self.verdicts]

@@ -267,5 +267,5 @@ def _import(module: str, extra: str) -> Any:
     except ImportError:
         raise ValueError(
             f"the {extra} backend needs a package that is not installed: "
-            f"pip install 'resharpen[{extra}]'"
+            f'pip install ".[{extra}]" in a checkout'
         ) from None

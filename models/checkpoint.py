@@ -7,6 +7,7 @@
     model.ema-0.99.safetensors   averaged weights, one file for each average (optional)
 """
 
+import difflib
 import hashlib
 import json
 import os
@@ -198,6 +199,21 @@ def find_checkpoint(source: Any) -> Checkpoint | None:
 def shipped_checkpoints() -> tuple[str, ...]:
     """Names of the checkpoints that ship with the package, for :func:`load_checkpoint`."""
     return tuple(sorted(path.parent.name for path in SHIPPED.glob("*/config.json")))
+
+
+def check_not_misspelt(source: str) -> None:
+    """Refuse what is close to the name of a shipped checkpoint, rather than ask a hub for it.
+
+    Raises:
+        CheckpointError: With the close names. A name with a slash is a hub's or a path.
+    """
+    names = shipped_checkpoints()
+    close = [] if "/" in source else difflib.get_close_matches(source, names, n=3, cutoff=0.75)
+    if close and source not in names:
+        raise CheckpointError(
+            f"there is no checkpoint {source!r}: did you mean {' or '.join(close)}? (`resharpen "
+            "checkpoints` lists all that ship)"
+        )
 
 
 def is_checkpoint_folder(folder: Path) -> bool:

@@ -8,13 +8,14 @@ from typing import Any
 
 from torch import nn
 
-from ..checkpoint import Checkpoint, CheckpointError, find_checkpoint
+from ..checkpoint import Checkpoint, CheckpointError, check_not_misspelt, find_checkpoint
 from ..transformer import Transformer
 from .adapter import Adapter
 from .checked import check_adapter
 from .hook_points import HookPointAdapter, has_pattern_hooks
 from .own import OwnAdapter
 from .state_files import SUFFIXES, read_state_file, split_state
+from .wrappers import unwrapped
 
 
 def adapt(
@@ -41,6 +42,8 @@ def adapt(
             * a state dict of ``HookedTransformer`` or of nanoGPT: the mapping, or a file written
               with safetensors or ``torch.save``;
             * an :class:`Adapter` of your own.
+
+            A model wrapped by ``torch.compile`` or data parallelism is looked into.
         config: For a state dict: its configuration, if the file does not hold it.
         weights: For our checkpoints: which weights, ``"raw"`` or an average.
         dtype: For Hugging Face: dtype to load in, ``"auto"`` for the checkpoint's own.
@@ -60,8 +63,10 @@ def _open(
 ) -> Adapter:
     if isinstance(source, Adapter):
         return source
+    source = unwrapped(source)
     checkpoint = find_checkpoint(source)
     if checkpoint is not None:
+        check_load_options(checkpoint, **options)
         return _own(checkpoint, weights)
     if isinstance(source, nn.Module):
         return _module(source)
@@ -73,6 +78,20 @@ def _open(
         "expected a model, a checkpoint, a state dict or a path to adapt; got "
         f"{type(source).__name__}"
     )
+
+
+def check_load_options(checkpoint: Checkpoint, dtype: str, device_map: Any) -> None:
+    """Refuse options of Hugging Face for a checkpoint of ours, on which they have no effect.
+
+    Raises:
+        ValueError: If one is given.
+    """
+    for name, given, default in (("dtype", dtype, "auto"), ("device_map", device_map, None)):
+        if given != default:
+            raise ValueError(
+                f"{name} is for models of Hugging Face, and {checkpoint.name} is a checkpoint of "
+                f"this toolkit, which is loaded as it was saved: leave it out; got {given!r}"
+            )
 
 
 def _own(checkpoint: Checkpoint, weights: str) -> OwnAdapter:
@@ -114,8 +133,11 @@ def _path(
             f"{path} is no checkpoint: expected a folder, a .gguf file, or a state dict "
             f"({', '.join(SUFFIXES)})"
         )
-    if isinstance(source, os.PathLike) or str(source).count("/") > 1 or "\\" in str(source):
-        raise CheckpointError(f"there is no file or folder {str(source)!r}")
+    words = str(source)
+    is_path = isinstance(source, os.PathLike) or words.count("/") > 1 or "\\" in words
+    if is_path or path.suffix in (*SUFFIXES, ".gguf"):
+        raise CheckpointError(f"there is no file or folder {words!r}")
+    check_not_misspelt(words)
     from .pretrained import load_name
 
     return _module(load_name(str(source), **options))

@@ -148,7 +148,8 @@ def load_hooked_state(
     if config is None:
         raise CheckpointError(
             f"{name} is a state dict of HookedTransformer, whose weights do not say everything: "
-            "give its configuration with config=model.cfg.to_dict()"
+            "give its configuration with config=model.cfg.to_dict() to resharpen.models.adapt in "
+            "Python, and audit what that returns"
         )
     check_features(config, name)
     try:

@@ -48,7 +48,7 @@ def load_nanogpt(
     if arguments is None or missing:
         raise CheckpointError(
             f"{name} looks like nanoGPT but does not say {', '.join(missing)}: give them with "
-            "config={...}"
+            "config={...} to resharpen.models.adapt in Python, and audit what that returns"
         )
     config = GPT2Config(
         n_layer=arguments["n_layer"],

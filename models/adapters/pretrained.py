@@ -50,7 +50,7 @@ def load_gguf(path: Path, dtype: str = "auto", device_map: Any = None) -> PreTra
         import gguf
     except ImportError as error:
         raise ImportError(
-            "reading GGUF files needs the gguf package: pip install 'resharpen[gguf]'"
+            'reading GGUF files needs the gguf package: pip install ".[gguf]" in a checkout'
         ) from error
     try:
         reader = gguf.GGUFReader(str(path))
@@ -200,8 +200,11 @@ def _load(
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Keep transformers from logging and drawing progress bars."""
+    """Keep transformers and its hub from logging and drawing progress bars."""
     level = transformers_logging.get_verbosity()
+    hub = logging.getLogger("huggingface_hub")  # tells of every retry
+    hub_level = hub.level
+    hub.setLevel(logging.CRITICAL)
     bars = transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity(logging.CRITICAL)
     transformers_logging.disable_progress_bar()
@@ -209,6 +212,7 @@ def _silent() -> Iterator[None]:
         yield
     finally:
         transformers_logging.set_verbosity(level)
+        hub.setLevel(hub_level)
         if bars:
             transformers_logging.enable_progress_bar()
 

@@ -75,8 +75,8 @@ class Repeated(Facts):
         if not self.replacement and self.period(length) > n_ids:
             raise ValueError(
                 f"repeated tokens of length {length} need {self.period(length)} distinct tokens, "
-                f"but there are {n_ids}: ask for at most {2 * n_ids + opening}, or set "
-                "replacement=True"
+                f"but there are {n_ids}: ask for at most {2 * n_ids + opening}, or "
+                "use the random probe (in Python also Repeated(..., replacement=True))"
             )
 
     def sample(self, generator: np.random.Generator, batch: int, length: int) -> ProbeBatch:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 from ..facts import Registry, first_line
@@ -55,6 +56,13 @@ def task_from_dict(values: Mapping[str, Any]) -> Task:
     name = parameters.pop("name", None)
     if name not in TASKS:
         raise ValueError(f"unknown task {name!r}; known tasks: {', '.join(TASKS)}")
+    known = signature(TASKS[name]).parameters
+    unknown = [given for given in parameters if given not in known]
+    if unknown:
+        raise ValueError(
+            f"task {name!r} does not take these parameters: {', '.join(unknown)}; it takes "
+            f"{', '.join(known)}"
+        )
     try:
         return TASKS[name](**parameters)
     except TypeError as error:

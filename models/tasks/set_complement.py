@@ -81,7 +81,7 @@ class SetComplement(Facts):
         """
         if length < 1 or (self.max_length is not None and length > self.max_length):
             upper = "" if self.max_length is None else f" and at most {self.max_length}"
-            hint = "" if self.replacement else " (longer inputs need replacement=True)"
+            hint = "" if self.replacement else " (longer inputs need replacement to be true)"
             raise ValueError(
                 f"set complement over {self.vocabulary} tokens is defined for lengths of at least 1"
                 f"{upper}; got {length}{hint}"
