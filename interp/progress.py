@@ -1,5 +1,6 @@
 """Progress of long work: a bar in the terminal or the notebook, or the caller's own function."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,6 +36,15 @@ class Advance:
     def complete(self) -> bool:
         """Whether everything was done; false once an interrupt has ended the work early."""
         return self.done == self.total
+
+
+def is_watched() -> bool:
+    """Whether a bar would be seen: by a notebook, or by a terminal that errors are written to."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if hasattr(shell, "kernel"):
+        return True
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...interp.progress import Progress
+from ...interp.progress import Progress, is_watched
 from ...models.probes import Probe, TaskProbe
 from ..adapted import audit_adapted
 from ..arguments import check_run
@@ -25,6 +25,10 @@ __all__ = ["open_explorer"]
 
 LONGEST = 256
 """The longest length that is run where none are given."""
+
+LONG = 1e10
+"""Weights times tokens from which opening takes long enough, some seconds on a few cores, for a bar
+and for batches of one sequence, so that the bar moves."""
 
 
 def open_explorer(
@@ -63,7 +67,8 @@ def open_explorer(
         weights: For our checkpoints: which weights.
         dtype: For Hugging Face: dtype to load in.
         device_map: For Hugging Face: as ``from_pretrained`` takes it.
-        progress: ``True`` for a bar, or called as ``progress(done, total, length)``.
+        progress: ``True`` for a bar, ``False`` for none, or called as ``progress(done, total,
+            length)``; by default a bar in a notebook or a terminal where it takes long.
 
     Raises:
         CheckpointError: If the model cannot be read.
@@ -84,6 +89,7 @@ def open_explorer(
         run = tuple(n for n in run if n <= LONGEST) or run
     if n_sequences is None:
         n_sequences = 32 if isinstance(opened.probe, TaskProbe) else 8
+    long = opened.adapter.description.n_parameters * n_sequences * sum(run) >= LONG
     audited = audit_adapted(
         opened.adapter,
         probe=opened.probe,
@@ -93,7 +99,8 @@ def open_explorer(
         thresholds=thresholds,
         name=opened.label,
         past_positions=past_positions,
-        progress=progress,
+        batch_tokens=max(run) if long else 16384,
+        progress=long and is_watched() if progress is None else progress,
     )
     measured = audited.profile.table
     by_place = {(head.site, head.head): head for head in read_heads(measured)}

@@ -38,7 +38,8 @@ def explore(
             the probe allow. Fewer and shorter ones answer faster.
         n_sequences: Sequences a length; by default 32 of a task, 8 of any other probe.
         seed: Seed of the sequences.
-        progress: ``True`` for a bar, or called as ``progress(done, total, length)``.
+        progress: ``True`` for a bar, ``False`` for none, or called as ``progress(done, total,
+            length)``; by default a bar in a notebook or a terminal where it takes long.
         **options: Further arguments of :func:`resharpen.analyses.exploring.open_explorer`
             (``name=``, ``thresholds=``, ``weights=``, ``dtype=`` ...).
 

@@ -1,5 +1,6 @@
 """The explorer as one HTML page that opens offline: every head can be chosen, nothing is live."""
 
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,7 +14,7 @@ from ..wording import plural
 from .state import ExplorerState
 from .views import HeadMap, HeadView
 
-__all__ = ["render_page"]
+__all__ = ["page_place", "render_page"]
 
 ROOM = 4_500_000
 """Bytes of a page for its heads; plotly.js takes 4.9 million more of the 10 million it may have."""
@@ -32,6 +33,28 @@ _FEWEST = 16
 
 _LEAST_SIDE = 48
 """Weights of every length are kept only where each pattern keeps at least so many rows."""
+
+
+def page_place(path: str | Path) -> Path:
+    """Where a page is to be written, refused before it is made if that cannot be.
+
+    Raises:
+        ValueError: The name does not end in ``.html``.
+        FileNotFoundError: The folder that it should stand in does not exist.
+        IsADirectoryError: It is a folder.
+    """
+    place = Path(path)
+    if place.is_dir():
+        raise IsADirectoryError(
+            f"{place} is a folder: name a file in it, such as {place / 'explorer.html'}"
+        )
+    if place.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(
+            f"the view is written as an HTML page, to a name that ends in .html; got {place}"
+        )
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {place.parent} to write {place.name} into")
+    return place
 
 
 def render_page(state: ExplorerState, shown: HeadView, by: str) -> str:

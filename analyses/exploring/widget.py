@@ -16,7 +16,7 @@ from ..figures.explorer import MAP, explorer_data, explorer_layout, plot_explore
 from ..figures.live import change_figure, listen, live_figure
 from .circuitsvis import show_in_circuitsvis
 from .fitting import fitting_widget
-from .page import render_page
+from .page import page_place, render_page
 from .state import ExplorerState
 from .views import COLOURED_BY, HeadMap, HeadView
 from .what_if_setting import WhatIfSetting
@@ -150,9 +150,14 @@ class Explorer:
         out, as the page says.
 
         Args:
-            path: File to write; an earlier one is replaced.
+            path: File to write, ``.html``; an earlier one is replaced.
+
+        Raises:
+            ValueError: The name does not end in ``.html``.
+            FileNotFoundError: The folder that it should stand in does not exist.
+            IsADirectoryError: It is a folder.
         """
-        place = Path(path)
+        place = page_place(path)
         place.write_text(render_page(self.state, self.view, self.head_map.by), encoding="utf-8")
         return place
 

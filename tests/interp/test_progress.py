@@ -1,12 +1,15 @@
 """Progress: a bar, a function of one's own, nothing; and how far an interrupted work came."""
 
+import io
+import sys
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 import resharpen.interp.progress as progress_module
 from resharpen.interp import profile, profile_limits, profile_score_rows, sweep
-from resharpen.interp.progress import advancing
+from resharpen.interp.progress import advancing, is_watched
 from resharpen.models import SetComplement, Transformer, TransformerConfig, adapt, get_probe
 
 CONFIG = TransformerConfig(d_vocab=16, n_heads=2, d_model=8, attn_only=True)
@@ -58,3 +61,15 @@ def test_true_is_a_bar(
     assert "1/2" in shown
     assert "2/2" in shown
     assert "length" in shown
+
+
+def test_a_bar_is_seen_in_a_terminal_and_a_notebook_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+    for stream, seen in ((terminal, True), (io.StringIO(), False), (None, False)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert is_watched() is seen
+    notebook = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=object()))
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    assert is_watched()

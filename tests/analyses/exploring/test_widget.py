@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from resharpen.analyses import explore
-from resharpen.analyses.exploring import Explorer, open_explorer, page, widget
+from resharpen.analyses.exploring import Explorer, measuring, open_explorer, page, widget
 from resharpen.analyses.figures.embed import figure_bundle
 from resharpen.analyses.figures.explorer import MAP
 from resharpen.models import Transformer, TransformerConfig
@@ -109,6 +109,43 @@ def test_the_page_holds_every_head_and_length_and_asks_for_nothing(state, tmp_pa
     held = json.loads(re.search(r'id="heads">(.*?)</script>', text, re.DOTALL)[1])
     assert [len(head) for head in held["heads"]] == [3] and held["numbers"] == {"0,0": 0}
     assert "need a kernel and are not part of this page" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("folder", IsADirectoryError, "folder is a folder: name a file in it, such as .*explorer"),
+        ("folder.html", IsADirectoryError, "is a folder: name a file in it"),
+        ("nope/x.html", FileNotFoundError, "there is no folder .*nope to write x.html into"),
+        ("x.pdf", ValueError, "to a name that ends in .html; got .*x.pdf"),
+        ("x", ValueError, "to a name that ends in .html"),
+    ],
+)
+def test_a_page_that_cannot_be_written_is_refused_before_it_is_made(
+    state, tmp_path, monkeypatch, name, error, words
+):
+    monkeypatch.setattr(widget, "render_page", lambda *_: pytest.fail("the page was made"))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.html").mkdir()
+    with pytest.raises(error, match=words):
+        Explorer(state).save_html(tmp_path / name)
+
+
+@pytest.mark.parametrize(("watched", "long", "bars"), [(1, 1, 1), (1, 0, 0), (0, 1, 0)])
+def test_a_long_opening_shows_a_bar_where_somebody_sees_it(monkeypatch, watched, long, bars):
+    asked, audited = [], measuring.audit_adapted
+    monkeypatch.setattr(measuring, "is_watched", lambda: bool(watched))
+    monkeypatch.setattr(measuring, "LONG", 1.0 if long else 1e15)
+
+    def listening(*args, progress, **options):
+        asked.append((progress, options["batch_tokens"]))
+        return audited(*args, **options)
+
+    monkeypatch.setattr(measuring, "audit_adapted", listening)
+    open_explorer("set-complement-post", lengths=(8, 16), n_sequences=2)
+    open_explorer("set-complement-post", lengths=(8, 16), n_sequences=2, progress=False)
+    assert [bool(progress) for progress, _ in asked] == [bool(bars), False]
+    assert asked[0][1] == (16 if long else 16384)
 
 
 def test_where_the_weights_do_not_fit_the_page_keeps_the_chosen_length(state, monkeypatch):
