@@ -21,6 +21,7 @@ from ..interp.remedies import NormGain
 from ..interp.tables import concatenate
 from ..interp.token_paths import TokenPaths, follow_tokens
 from ..models.adapters import Adapter, adapt
+from ..models.adapters.wrappers import unwrapped
 from ..models.checkpoint import Checkpoint, find_checkpoint
 from ..models.facts import Facts, brief, layers_by_heads
 from ..models.probes import PROBES, Probe, get_probe
@@ -274,8 +275,8 @@ def source_name(source: Any) -> str:
         return source.name
     if isinstance(source, str | os.PathLike):
         return Path(source).name
-    module = getattr(source, "module", source)
-    return type(module).__name__
+    module = unwrapped(source)
+    return type(getattr(module, "module", module)).__name__
 
 
 def make_task_probe(task: Mapping[str, Any] | None, label: str) -> TaskProbe:

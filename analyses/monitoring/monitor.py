@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...interp.arguments import check_counts, check_lengths, check_seed, check_step
 from ...interp.drawing import length_generator
@@ -115,7 +115,7 @@ class DispersionMonitor:
             )
         targets = log if isinstance(log, Sequence) else [] if log is None else [log]
         self._logs = [find_log(target) for target in targets]
-        self._adapter: Adapter = adapt(_unwrapped(model))
+        self._adapter: Adapter = adapt(model)
         check_probe(probe)
         self._probe: Any = (
             make_probe(probe, self._adapter, None, None) if isinstance(probe, str) else probe
@@ -347,15 +347,3 @@ def _lengths(adapter: Adapter) -> tuple[int, ...]:
         return (longest,)
     lengths = [_SHORTEST * 2**power for power in range(5) if _SHORTEST * 2**power <= longest]
     return tuple(lengths) or (longest,)
-
-
-def _unwrapped(model: Any) -> Any:
-    """The model inside ``torch.compile`` and data parallelism."""
-    while isinstance(model, nn.Module):
-        inner = getattr(model, "_orig_mod", None)
-        if inner is None and type(model).__name__ in ("DataParallel", "DistributedDataParallel"):
-            inner = model.module
-        if inner is None:
-            return model
-        model = inner
-    return model

@@ -18,10 +18,10 @@ in place of attention's output: that is how the records are checked, and how a r
     adapter = adapt(MyAdapter(model, facts, blocks=model.layers))
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -82,7 +82,11 @@ class Adapter:
         attention: Modules of ``blocks`` that hold the attention, to tell its norms from the MLP's.
         roots: The modules whose mode is set for a run; more than ``module`` if it is a wrapper.
         layout: Where the norms were found to stand.
+        describes_itself: Whether the class finds the description in the model, so that nothing in
+            it is a user's claim; false for adapters of your own.
     """
+
+    describes_itself: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -92,11 +96,26 @@ class Adapter:
         blocks: Sequence[nn.Module] = (),
         attention: Sequence[nn.Module] = (),
     ) -> None:
-        """Keep the model; nothing is run yet (:func:`adapt` checks the adapter before use)."""
+        """Keep the model; nothing is run yet (:func:`adapt` checks the adapter before use).
+
+        Raises:
+            TypeError: If the model or a block is no module, or the description is none.
+        """
+        blocks = tuple(blocks)
+        for what, given, kind in (
+            ("module", module, nn.Module),
+            ("description", description, Description),
+            *(("each of blocks", block, nn.Module) for block in blocks),
+        ):
+            if not isinstance(given, kind):
+                made = "describe(module, ...)" if kind is Description else "a torch.nn.Module"
+                raise TypeError(
+                    f"{what} of {type(self).__name__} must be {made}; got {type(given).__name__}"
+                )
         self.module = module
         self.roots: tuple[nn.Module, ...] = (module,)
         self.description = description
-        self.blocks = tuple(blocks)
+        self.blocks = blocks
         self.attention = tuple(attention)
         self.layout = Layout()
         self._blocks_seen = BlockWatch(self.blocks, self.layout, stack="decoder")
@@ -183,9 +202,25 @@ class Adapter:
             stack.enter_context(torch.inference_mode())
             for handle in self._blocks_seen.watch(observer):
                 stack.callback(handle.remove)
-            for handle in self.watch(observer):
+            for handle in self._watched(observer):
                 stack.callback(handle.remove)
             return self.forward(feed)
+
+    def _watched(self, observer: Observer) -> Iterator[Handle]:
+        """The handles of :meth:`watch`, which a user wrote: what is none gets a sentence."""
+        handles = self.watch(observer)
+        if not isinstance(handles, Iterable):
+            raise TypeError(
+                f"{type(self).__name__}.watch must yield or return the handles of its hooks; got "
+                f"{type(handles).__name__}"
+            )
+        for handle in handles:
+            if not callable(getattr(handle, "remove", None)):
+                raise TypeError(
+                    f"{type(self).__name__}.watch must yield handles with remove(), such as "
+                    f"register_forward_hook returns; got {type(handle).__name__}"
+                )
+            yield handle
 
     def run_plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab_out"]:
         """Run the model unobserved, in evaluation and inference mode."""

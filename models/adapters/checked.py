@@ -9,22 +9,27 @@ from torch import Tensor
 
 from ..observed import AttentionSeen, NormSeen, PatternSeen, StreamSeen
 from .adapter import Adapter
+from .claims import Sighting, check_claims, check_runs
 from .exactness import attend, largest_error, relative_tolerance
 from .probe import probe_tokens
+from .wrappers import check_weights_present
 
 
 class _Null:
-    """An observer that only counts."""
+    """An observer that only counts and notes sizes."""
 
     def __init__(self) -> None:
         self.attention_seen = self.patterns_seen = 0
+        self.sighting = Sighting()
 
     def attention(self, seen: AttentionSeen) -> Tensor | None:
         self.attention_seen += 1
+        self.sighting.attention(seen)
         return None
 
     def pattern(self, seen: PatternSeen) -> None:
         self.patterns_seen += 1
+        self.sighting.pattern(seen)
         visible = seen.visible.expand_as(seen.weights)
         stray = seen.weights.masked_fill(visible, 0.0)
         rows = visible.any(-1)
@@ -41,7 +46,7 @@ class _Null:
         return None
 
     def stream(self, seen: StreamSeen) -> None:
-        return None
+        self.sighting.stream(seen)
 
 
 class _Formula(_Null):
@@ -65,12 +70,18 @@ def check_adapter(adapter: Adapter) -> Adapter:
     """Check an adapter on a few tokens, find its padding behaviour, and return it.
 
     Outputs must be the same observed and unobserved, and the same again when each layer's attention
-    is replaced by the formula that the records stand for.
+    is replaced by the formula that the records stand for. What a user's description says of layers,
+    heads, stream and vocabulary must be what is seen; what it leaves open is filled in.
 
     Raises:
-        ValueError: If observing changes the outputs, what the observer returns does not reach
-            them, or the records do not explain them.
+        TypeError: If what a user's ``watch`` gives is no handle.
+        ValueError: If the weights are not there, the description is wrong, observing changes the
+            outputs, what the observer returns does not reach them, or the records do not explain
+            them.
     """
+    check_weights_present(adapter.module)
+    if not adapter.describes_itself:
+        check_runs(adapter)
     facts = adapter.description
     tokens = probe_tokens(facts)
     plain = adapter.run_plain(tokens)
@@ -84,6 +95,8 @@ def check_adapter(adapter: Adapter) -> Adapter:
         raise ValueError(f"{facts.architecture} returns NaN or infinity on ordinary tokens")
     if observer.attention_seen + observer.patterns_seen == 0:
         raise ValueError(f"{facts.architecture} showed no attention while it ran")
+    if not adapter.describes_itself:
+        check_claims(adapter, observer.sighting)
     error = largest_error(plain, observed, everything)
     if not error < tolerance:
         raise ValueError(

@@ -78,11 +78,27 @@ def describe(
         n_layers: Number of blocks.
         n_heads: Query heads a layer.
         d_vocab: Number of input tokens.
-        n_kv_heads: Key and value heads a layer; ``None`` means ``n_heads``.
+        n_kv_heads: Key and value heads a layer, if the model groups its queries.
         d_model: Width of the residual stream.
         max_positions: Longest input, or ``None`` for no limit.
         positions_fixed: Whether a longer input is impossible.
+
+    The adapter's check compares the numbers with what the model shows, and fills in ``n_kv_heads``
+    and ``d_model`` where they are not given.
+
+    Raises:
+        TypeError: If ``module`` is no module.
+        ValueError: If a size is no whole number, 1 or more.
     """
+    if not isinstance(module, nn.Module):
+        raise TypeError(
+            f"describe takes the model, a torch.nn.Module, first; got {type(module).__name__}"
+        )
+    sizes = {"n_layers": n_layers, "n_heads": n_heads, "d_vocab": d_vocab}
+    optional = {"n_kv_heads": n_kv_heads, "d_model": d_model, "max_positions": max_positions}
+    for name, size in {**sizes, **{k: v for k, v in optional.items() if v is not None}}.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(f"{name} must be a whole number, 1 or more; got {size!r}")
     parameter = next(module.parameters(), None)
     return Description(
         architecture=type(module).__name__,

@@ -24,6 +24,7 @@ from .description import Description
 from .digest import check_finite, digest_weights
 from .exactness import largest_error, relative_tolerance
 from .probe import probe_tokens
+from .wrappers import check_weights_present
 
 _PATTERN = re.compile(r"(?P<blocks>(.*\.)?\w*blocks)\.(?P<layer>\d+)\.(?P<attn>\w+)\.hook_pattern")
 
@@ -49,14 +50,18 @@ class HookPointAdapter(Adapter):
         points: The hook points read, by layer.
     """
 
+    describes_itself = True
+
     def __init__(self, model: nn.Module) -> None:
         """Find the hook points and run the model on a few tokens to see what they hold.
 
         Raises:
             CheckpointError: If a weight is not a finite number.
-            ValueError: If patterns are missing, or never fire; the message says which.
+            ValueError: If the weights are not there, or patterns are missing or never fire; the
+                message says which.
         """
         name = type(model).__name__
+        check_weights_present(model)
         check_finite(model, name)
         digest = digest_weights(model)
         self.points, blocks, attention = _find_points(model)

@@ -23,6 +23,7 @@ from .interface import Session, implementation_in_place, interface_in_place
 from .probe import probe_tokens
 from .returned_patterns import PatternModule, find_pattern_modules, watch_patterns
 from .undo import Undo
+from .wrappers import check_weights_present
 
 
 class HuggingFaceAdapter(Adapter):
@@ -33,14 +34,18 @@ class HuggingFaceAdapter(Adapter):
         returned: For architectures outside the interface, where their weights are returned.
     """
 
+    describes_itself = True
+
     def __init__(self, model: PreTrainedModel) -> None:
         """Find out how the model can be captured, by running it on a few tokens.
 
         Raises:
             CheckpointError: If a weight is not a finite number.
-            ValueError: If the architecture cannot be captured; the message says why.
+            ValueError: If the weights are not there, or the architecture cannot be captured; the
+                message says why.
         """
         name = type(model).__name__
+        check_weights_present(model)
         check_finite(model, name)
         digest = digest_weights(model)
         notes: list[str] = []

@@ -16,12 +16,14 @@ from ..transformer import Transformer
 from .adapter import Adapter
 from .description import Description
 from .digest import check_finite, digest_weights
+from .wrappers import check_weights_present
 
 
 class OwnAdapter(Adapter):
     """A model of ours; queries and keys are taken where its attention receives them."""
 
     module: Transformer
+    describes_itself = True
 
     def __init__(self, model: Transformer, digest: str | None = None) -> None:
         """Adapt a model.
@@ -32,7 +34,9 @@ class OwnAdapter(Adapter):
 
         Raises:
             CheckpointError: If a weight is not a finite number.
+            ValueError: If the weights are not there (meta device).
         """
+        check_weights_present(model)
         check_finite(model, "Transformer")
         cfg = model.cfg
         facts = Description(
