@@ -163,5 +163,5 @@ def test_a_missing_package_says_what_to_install(
     backend: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ValueError, match=rf"pip install 'resharpen\[{backend}\]'"):
+    with pytest.raises(ValueError, match=rf'pip install "\.\[{backend}\]"'):
         run_side_by_side([functools.partial(square, 1)], backend=backend)  # type: ignore[arg-type]

@@ -145,7 +145,7 @@ if __name__ == "__main__":
 
 
 def test_ray_gives_results_in_order_and_a_dead_worker_is_a_failure(tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="ray is not installed: pip install 'resharpen[ray]'")
+    pytest.importorskip("ray", reason="ray is not installed: pip install .[ray]")
     done = subprocess.run(
         [sys.executable, "-c", RAY, str(tmp_path)],
         capture_output=True,
