@@ -201,10 +201,17 @@ def use_explorer(page):
     row = 1 if before.startswith("L0") else 0
     click_cell(page, PLOT, row, 1)
     say_in(page, SAID, f"L{row} H1:")
+    weights = f"""JSON.stringify([...document.querySelector("{PLOT}")._fullData.find(
+      trace => trace.name === "weights").z].map(row => [...row]))"""
+    before = page.evaluate(weights)
     slider = page.locator(".resharpen-explorer .noUi-handle").nth(1)
     slider.focus()
     slider.press("ArrowRight")
     say_in(page, SAID, "What if inverse temperature")
+    page.wait_for_function(f"{weights} !== {json.dumps(before)}", timeout=LONG)
+    after = json.loads(page.evaluate(weights))
+    assert [len(row) for row in after] == [len(row) for row in json.loads(before)]
+    assert all(0 <= level <= 255 for row in after for level in row)
     drawn = page.evaluate(
         f"""[...document.querySelector("{PLOT}")._fullData.find(
           trace => trace.name === "with the change").y].length"""

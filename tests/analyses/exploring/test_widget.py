@@ -11,7 +11,7 @@ import torch
 
 from resharpen.analyses import explore
 from resharpen.analyses.exploring import Explorer, measuring, open_explorer, page, widget
-from resharpen.analyses.figures.embed import figure_bundle
+from resharpen.analyses.figures.embed import figure_bundle, pack_bytes
 from resharpen.analyses.figures.explorer import MAP
 from resharpen.models import Transformer, TransformerConfig
 
@@ -42,7 +42,8 @@ def test_a_slider_changes_the_figure(explorer):
     assert "What if inverse temperature 2" in explorer._said.value
     explorer._controls["length"].value = 8
     assert explorer.view.length == 8
-    assert np.shape(figure.data[[t.name for t in figure.data].index("weights")].z) == (8, 8)
+    weights = next(trace for trace in figure.data if trace.name == "weights")
+    assert weights.z == pack_bytes(explorer.view.levels) and weights.z["shape"] == "8, 8"
     explorer._controls["by"].value = "normalised_entropy"
     assert explorer.head_map.by == "normalised_entropy"
     explorer._controls["reset"].click()
