@@ -1,11 +1,13 @@
 """The command line. ``resharpen --help`` imports neither torch nor transformer_lens.
 
 Exit status: 0 done; 1 an audit's verdict is at or past ``--fail-on``; 2 it could not be done, with
-one sentence on the standard error; 130 interrupted, with one that says what was kept.
+one sentence on the standard error; 130 interrupted, with one that says what was kept; 141
+nobody reads what it prints.
 
 Little is imported before :func:`main` runs, so that an interrupt is answered from the start.
 """
 
+import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -23,9 +25,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with _own_lines():
         try:
             status = _run(given)
+            sys.stdout.flush()
         except KeyboardInterrupt:
             _complain("interrupted before anything was begun")
             status = 130
+        except BrokenPipeError:  # `resharpen ... | head`: nobody reads on.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = 141
     sys.exit(status)
 
 
@@ -73,6 +79,8 @@ def execute(command: Any) -> int:
         notes = getattr(stop, "__notes__", [])
         _complain(str(stop) or next(iter(notes), "interrupted before anything was written"))
         return 130
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError, ImportError, MemoryError, commands.TrainingDiverged) as error:
         # Python's own MemoryError has no message.
         _complain(str(error) or "not enough memory")

@@ -35,7 +35,7 @@ def show_in_circuitsvis(
     """
     if find_spec("circuitsvis") is None:
         raise ModuleNotFoundError(
-            "the hand-over needs CircuitsVis: pip install 'resharpen[circuitsvis]'"
+            'the hand-over needs CircuitsVis: pip install ".[circuitsvis]" in a checkout'
         )
     tokens, weights = state.weights(row, head, length)
     if len(tokens) > MOST_TOKENS:

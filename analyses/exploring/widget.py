@@ -54,7 +54,7 @@ def check_widgets() -> None:
     missing = [name for name in ("ipywidgets", "anywidget") if find_spec(name) is None]
     if missing:
         raise ModuleNotFoundError(
-            f"the explorer needs {' and '.join(missing)}: pip install 'resharpen[notebook]'"
+            f'the explorer needs {" and ".join(missing)}: pip install ".[notebook]" in a checkout'
         )
 
 

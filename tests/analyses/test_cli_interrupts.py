@@ -201,3 +201,17 @@ def test_probes_are_named_in_the_order_of_the_alphabet(
     words = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert "one of ('needle', 'random', 'repeated', 'task', 'text')" in words
     assert command_options.parse(["audit", "a", "--out", "b"]).probe is None
+
+
+def test_a_reader_who_leaves_is_no_error(tmp_path: Path) -> None:
+    """As `resharpen checkpoints | head` does."""
+    running = subprocess.Popen(
+        [sys.executable, "-m", "resharpen", "checkpoints"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+    )
+    assert running.stdout is not None and running.stderr is not None
+    running.stdout.close()
+    assert running.stderr.read() == b"" and running.wait(120) == 141
+    running.stderr.close()

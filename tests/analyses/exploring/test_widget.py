@@ -91,7 +91,7 @@ def test_what_fails_leaves_the_last_view(explorer, monkeypatch, error, said):
 
 def test_without_widgets_one_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setattr(widget, "find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'resharpen\[notebook\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "\.\[notebook\]"'):
         explore("set-complement-post")
 
 
@@ -177,7 +177,7 @@ def test_the_hand_over_to_circuitsvis(state, monkeypatch):
     monkeypatch.setattr(
         sys.modules["resharpen.analyses.exploring.circuitsvis"], "find_spec", lambda name: None
     )
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'resharpen\[circuitsvis\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "\.\[circuitsvis\]"'):
         explorer.to_circuitsvis()
     monkeypatch.undo()
     monkeypatch.setattr(
