@@ -17,7 +17,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from resharpen.analyses import predict_from_short_inputs
-from resharpen.analyses.figures.theme import COLOURS, MARKERS
+from resharpen.analyses.figures.theme import COLOURS, MARKERS, log_axis, log_ladder
 from resharpen.analyses.seeds import mean_over_seeds
 from resharpen.interp.measures import displacement
 from resharpen.interp.theory import (
@@ -416,10 +416,9 @@ def draw(panel: Panel) -> go.Figure:
             marker={"color": COLOURS[index], "symbol": MARKERS[index], "size": size},
         )
     axis = {"gridcolor": "#ddd", "zerolinecolor": "#ddd", "linecolor": "#888", "showline": True}
-    figure.update_xaxes(title=panel.x_title, type="log" if panel.log_x else "linear", **axis)
-    figure.update_yaxes(title=panel.y_title, type="log" if panel.log_y else "linear", **axis)
-    for update in (figure.update_xaxes, figure.update_yaxes):
-        update(dtick=1, selector={"type": "log"})
+    y = np.concatenate([pair.points for pair in panel.pairs])
+    figure.update_xaxes(title=panel.x_title, **axis, **(log_ladder(x) if panel.log_x else {}))
+    figure.update_yaxes(title=panel.y_title, **axis, **(log_axis(y) if panel.log_y else {}))
     # Legible on a light and on a dark page alike.
     figure.update_layout(
         title={"text": panel.title, "font_size": 16},

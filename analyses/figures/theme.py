@@ -177,13 +177,14 @@ def log_ladder(x: NDArray[np.float64]) -> dict[str, Any]:
 def log_axis(values: NDArray[np.float64]) -> dict[str, Any]:
     """Settings of a logarithmic axis for these values: labels at 1, 2, 5 or at powers of ten.
 
-    Every label is a whole number; by itself plotly labels 20 as `2`.
+    Every label is a whole number; by itself plotly labels 20 as `2`. Values that are all the same
+    are shown in the middle of two decades.
     """
     values = values[np.isfinite(values) & (values > 0)]
     decades = math.log10(values.max() / values.min()) if values.size else 0.0
     return {
         "type": "log",
-        "dtick": "D1" if decades < 0.5 else "D2" if decades < 2.5 else 1,
+        "dtick": "D1" if 0.01 < decades < 0.5 else "D2" if decades < 2.5 else 1,
         "minorloglabels": "complete",
         "tickformat": "~g",
     }
