@@ -1,4 +1,4 @@
-"""Draw the images of docs/tutorial.md by running the page: its figure, and the top of its report.
+"""Draw the images of the tutorial, by running the page, and of the explorer.
 
 Run by `make docs-figures`. Needs the `static` extra (kaleido), playwright, and a Chrome or Chromium
 that both can find.
@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import sync_playwright
+
+from resharpen.analyses.exploring import Explorer, open_explorer
+from resharpen.models import SetComplement, TrainingConfig, TransformerConfig, train
 
 PAGE, FOLDER = Path("docs/tutorial.md"), Path("docs/figures")
 
@@ -41,6 +44,19 @@ def photograph(report: Path, image: Path) -> None:
         browser.close()
 
 
+def draw_explorer(image: Path) -> None:
+    """Two layers of four heads, trained for a few seconds, with a change tried on the first."""
+    task = SetComplement(32)
+    config = TransformerConfig(task.d_vocab, n_layers=2, n_heads=4, norm_placement="peri")
+    training = TrainingConfig(length=8, n_steps=300, targets="exact")
+    (checkpoint,) = train(config, task, training)
+    explorer = Explorer(open_explorer(checkpoint))
+    explorer.select(temperature=2.0)
+    figure = explorer.figure()
+    figure.update_layout(paper_bgcolor="white", plot_bgcolor="white", font_color="#222", title="")
+    figure.write_image(image, width=1100, height=620)
+
+
 def main(page: str = str(PAGE), folder: str = str(FOLDER)) -> None:
     place = Path(folder).resolve()
     place.mkdir(parents=True, exist_ok=True)
@@ -50,6 +66,7 @@ def main(page: str = str(PAGE), folder: str = str(FOLDER)) -> None:
         # Legible on a light and on a dark page alike.
         figure.update_layout(paper_bgcolor="white", plot_bgcolor="white", font_color="#222")
         figure.write_image(place / "tutorial-none.png", width=860, height=620)
+        draw_explorer(place / "explorer.png")
         photograph(Path(work) / names["folder"] / "report.html", place / "report.png")
 
 
