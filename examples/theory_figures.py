@@ -389,7 +389,7 @@ PANELS: dict[str, Callable[[], Panel]] = {
 def draw(panel: Panel) -> go.Figure:
     """Points over their laws: markers for what was measured, dashes for theory."""
     figure = go.Figure()
-    x = np.concatenate([pair.x for pair in panel.pairs])
+    x = np.concatenate([pair.x for pair in panel.pairs]).astype(np.float64)
     grid = (np.geomspace if panel.log_x else np.linspace)(x.min(), x.max(), 400)
     if panel.whole:
         grid = np.unique(np.round(grid))
@@ -416,7 +416,7 @@ def draw(panel: Panel) -> go.Figure:
             marker={"color": COLOURS[index], "symbol": MARKERS[index], "size": size},
         )
     axis = {"gridcolor": "#ddd", "zerolinecolor": "#ddd", "linecolor": "#888", "showline": True}
-    y = np.concatenate([pair.points for pair in panel.pairs])
+    y = np.concatenate([pair.points for pair in panel.pairs]).astype(np.float64)
     figure.update_xaxes(title=panel.x_title, **axis, **(log_ladder(x) if panel.log_x else {}))
     figure.update_yaxes(title=panel.y_title, **axis, **(log_axis(y) if panel.log_y else {}))
     # Legible on a light and on a dark page alike.

@@ -83,7 +83,7 @@ def test_every_cell_runs_with_a_pretrained_folder(tmp_path):
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert not [output for output in outputs if output["output_type"] == "error"]
     shown = [output["data"] for output in notebook.cells[-2].outputs if "data" in output]
-    assert "application/vnd.jupyter.widget-view+json" in shown[-2]
+    assert "application/vnd.jupyter.widget-view+json" in shown[-3]
     assert "application/vnd.plotly.v1+json" in shown[-1]
     titles = shown[-1]["application/vnd.plotly.v1+json"]["layout"]["annotations"]
     assert any(" H" in title["text"] for title in titles)
