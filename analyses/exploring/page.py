@@ -7,8 +7,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ...models.facts import layers_by_heads
-from ..figures.embed import figure_height, json_in_html, pack_bytes, plotly_script
-from ..figures.explorer import MAP, WEIGHTS, explorer_data, explorer_layout, plot_explorer
+from ..figures.embed import figure_height, json_in_html, plotly_script
+from ..figures.explorer import MAP, explorer_data, explorer_layout, plot_explorer
 from ..figures.patterns import MAX_KEYS
 from ..wording import plural
 from .state import ExplorerState
@@ -128,5 +128,4 @@ def _part(view: HeadView, head_map: HeadMap, words: bool) -> dict[str, Any]:
     """What the page changes for one head at one length; the map is the same for every head."""
     data = explorer_data(view, head_map, words)
     data[MAP] = {}
-    data[WEIGHTS]["z"] = pack_bytes(data[WEIGHTS]["z"])
     return {"data": data, "layout": explorer_layout(view, head_map), "summary": view.summary}

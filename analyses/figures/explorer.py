@@ -18,6 +18,7 @@ from plotly.subplots import make_subplots
 from ...interp.theory import max_weight_bounds, tight_entropy_bound
 from ..head_ladders import HeadLadders, Ladder
 from ..wording import format_number, quantity_words
+from .embed import pack_bytes
 from .head_curves import short
 from .head_map import SCALE
 from .patterns import DECADES, LEVELS, clear_below, tick_step
@@ -327,7 +328,7 @@ def _pattern_data(view: "HeadView", exact: bool) -> dict[str, Any]:
     start = (shown.block - 1) / 2
     hover = "query %{y}, key %{x}" + ("" if words is None else "<br>weight %{text}")
     return {
-        "z": view.levels,
+        "z": pack_bytes(view.levels),
         "x0": start,
         "y0": start,
         "dx": shown.block,

@@ -3,10 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
-
-from .embed import pack_bytes
 
 __all__ = ["change_figure", "listen", "live_figure"]
 
@@ -24,17 +21,13 @@ def change_figure(
 ) -> None:
     """New numbers for the traces, in their order, and for the layout, in one message.
 
-    A matrix of bytes goes as text: plotly would send it number by number, which takes 40 ms of the
-    processor at 256 x 256.
+    A matrix is best given by :func:`~resharpen.analyses.figures.embed.pack_bytes`: plotly sends any
+    other number by number, which takes 40 ms of the processor at 256 x 256.
     """
     with widget.batch_update():
         for trace, numbers in zip(widget.data, data, strict=True):
-            trace.update({name: _packed(value) for name, value in numbers.items()})
+            trace.update(numbers)
         widget.update_layout(layout)
-
-
-def _packed(value: Any) -> Any:
-    return pack_bytes(value) if isinstance(value, np.ndarray) and value.ndim == 2 else value
 
 
 def listen(widget: Any, number: int, chosen: Callable[[Any], None]) -> None:
