@@ -66,19 +66,16 @@ def run_train(command: Any, say: Say) -> int:
     for length in (command.training.length, *command.lengths):
         task.check_length(length)
     several = len(command.seeds) > 1
-    folders = {
-        seed: command.out / f"seed-{seed}" if several else command.out for seed in command.seeds
-    }
-    for folder in folders.values():
+    folders = [command.out / f"seed-{seed}" if several else command.out for seed in command.seeds]
+    for folder in folders:
         check_checkpoint_destination(folder)
     place = command.out.with_name(f".{command.out.name}.training")
     trained = train(config, task, command.training, command.seeds, folder=place, progress=True)
-    for checkpoint in trained:
-        save_checkpoint(checkpoint, folders[checkpoint.seed or 0])
+    for checkpoint, folder in zip(trained, folders, strict=True):
+        save_checkpoint(checkpoint, folder)
     discard_state(place)
     try:
-        for checkpoint in trained:
-            folder = folders[checkpoint.seed or 0]
+        for checkpoint, folder in zip(trained, folders, strict=True):
             errors = evaluate(checkpoint, task, command.lengths or None)
             errors.to_csv(folder / "evaluation.csv", index=False)
             say(f"\n{folder} (seed {checkpoint.seed})\n{_error_text(errors)}")
