@@ -2,7 +2,8 @@
 
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
 from multiprocessing.context import BaseContext
 
 import hypothesis
@@ -50,3 +51,35 @@ def forked_dask(forkserver: BaseContext) -> Iterator[None]:
         utils.get_mp_context()  # names modules of its own the first time
         forkserver.set_forkserver_preload(PRELOADED)
         yield
+
+
+class _Texts(HTMLParser):
+    """Keeps the texts, and sees that every tag that is opened is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+@pytest.fixture(scope="session")
+def html_texts() -> Callable[[str], list[str]]:
+    """Gives the texts of HTML, in order, whose tags must all be closed."""
+
+    def read(html: str) -> list[str]:
+        parser = _Texts()
+        parser.feed(html)
+        parser.close()
+        assert not parser.open
+        return parser.texts
+
+    return read

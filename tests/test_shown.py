@@ -5,7 +5,6 @@ import enum
 import importlib
 import inspect
 import pickle
-from html.parser import HTMLParser
 from typing import is_typeddict
 
 import numpy as np
@@ -60,29 +59,6 @@ def test_every_public_object_shows_itself(thing):
     assert hasattr(thing, "_repr_html_") or hasattr(thing, "_ipython_display_")
 
 
-class Cells(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.open, self.texts = [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-
-def cells(html):
-    parser = Cells()
-    parser.feed(html)
-    parser.close()
-    assert not parser.open
-    return parser.texts
-
-
 @dataclasses.dataclass(repr=False)
 class Thing(Facts):
     values: Float[Tensor, "batch pos d_model"]
@@ -94,14 +70,14 @@ class Thing(Facts):
     silent: int = dataclasses.field(default=3, repr=False)
 
 
-def test_a_line_and_a_table_hold_the_same():
+def test_a_line_and_a_table_hold_the_same(html_texts):
     thing = Thing(torch.zeros(2, 3, 4), torch.tensor([2.0, 8.0]), ("a", "b"), list(range(99)), {})
     assert repr(thing) == (
         "Thing(values float32 [batch 2, pos 3, d_model 4]; maybe float32 [pos 2] from 2 to 8; "
         "words (a, b); many 99 items, the first 0; held {})"
     )
     told = [text for pair in thing._facts() for text in pair]
-    assert cells(thing._repr_html_()) == ["Thing", *told]
+    assert html_texts(thing._repr_html_()) == ["Thing", *told]
     assert brief(dataclasses.replace(thing, maybe=None).maybe) == "None"
 
 
@@ -185,16 +161,16 @@ def test_a_batch_says_its_axes():
     )
 
 
-def test_a_table_escapes_what_it_is_given():
+def test_a_table_escapes_what_it_is_given(html_texts):
     html = facts_table("<i>", [("<b>", "<script>")])
-    assert cells(html) == ["<i>", "<b>", "<script>"]
+    assert html_texts(html) == ["<i>", "<b>", "<script>"]
     assert "<script>" not in html
 
 
 @pytest.mark.parametrize("registry", [MEASURES, PLACEMENTS, PROBES, REMEDIES, TASKS])
-def test_a_registry_shows_its_names_and_is_a_dictionary_else(registry):
+def test_a_registry_shows_its_names_and_is_a_dictionary_else(registry, html_texts):
     assert repr(registry) == f"Registry({len(registry)}: {', '.join(registry)})"
-    texts = cells(registry._repr_html_())
+    texts = html_texts(registry._repr_html_())
     assert texts[1::2] == list(registry)
     assert all(1 < len(line) <= 120 for line in texts[2::2])
     assert isinstance(registry, dict)

@@ -5,11 +5,17 @@ attention up to a small score spread), with a factor of its own for each seed; n
 """
 
 import math
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from resharpen.analyses.cli import main
 from resharpen.analyses.comparing import compare
 from resharpen.analyses.findings import Verdict
 from resharpen.analyses.provenance import provenance
@@ -294,3 +300,42 @@ def many_heads() -> pd.DataFrame:
     return table(
         row for layer in range(LAYERS) for head in range(HEADS) for row in rows_of_head(layer, head)
     )
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+# No name is resolved: nothing comes from elsewhere.
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, headless, that resolves no name; what is opened in it is skipped where it is not.
+
+    CI must have it.
+    """
+    there = {"playwright": find_spec("playwright"), "chromium": CHROMIUM}
+    missing = " and no ".join(name for name, found in there.items() if not found)
+    if missing and not os.environ.get("CI"):
+        pytest.skip(f"nothing is opened in a browser: there is no {missing}")
+    assert not missing, f"CI must have a browser: there is no {missing}"
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def run_cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, list[str]]]:
+    """Runs the command line; gives its status, what it printed, and its own lines of complaint."""
+
+    def run(*arguments: object) -> tuple[int, str, list[str]]:
+        with pytest.raises(SystemExit) as stop:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        own = [line for line in captured.err.splitlines() if line.startswith("resharpen: ")]
+        return int(stop.value.code or 0), captured.out, own
+
+    return run

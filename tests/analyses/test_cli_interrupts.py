@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,9 @@ from resharpen.analyses.cli import main
 from resharpen.analyses.saving import Interrupted, save_unless_worse
 from resharpen.analyses.storage import find_document
 
+Cli = Callable[..., tuple[int, str, list[str]]]
+
 OWN = ("audit", "set-complement-post", "--lengths", "1", "2", "4", "--n-sequences", "8")
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, list[str]]:
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    own = [line for line in captured.err.splitlines() if line.startswith("resharpen: ")]
-    return int(stop.value.code or 0), captured.out, own
 
 
 def interrupted(*_: Any, **__: Any) -> None:
@@ -43,10 +38,8 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("cut")
-def test_a_partial_result_is_written_where_there_is_none(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    code, said, lines = run(capsys, *OWN, "--out", tmp_path / "out")
+def test_a_partial_result_is_written_where_there_is_none(run_cli: Cli, tmp_path: Path) -> None:
+    code, said, lines = run_cli(*OWN, "--out", tmp_path / "out")
     assert code == 130
     assert "NOT COMPLETED" in said
     assert lines == [
@@ -55,20 +48,20 @@ def test_a_partial_result_is_written_where_there_is_none(
         "completed; the same command measures everything anew",
     ]
     assert not completed(tmp_path / "out")
-    code, _, _ = run(capsys, *OWN, "--out", tmp_path / "out")
+    code, _, _ = run_cli(*OWN, "--out", tmp_path / "out")
     assert code == 130
     assert not completed(tmp_path / "out")
 
 
 def test_a_partial_result_never_replaces_a_complete_one(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    code, _, _ = run(capsys, *OWN, "--out", out)
+    code, _, _ = run_cli(*OWN, "--out", out)
     assert code == 0
     before = (out / "result.json").read_bytes()
     monkeypatch.setattr("resharpen.analyses.auditing.measure_streams", interrupted)
-    code, said, lines = run(capsys, *OWN, "--out", out)
+    code, said, lines = run_cli(*OWN, "--out", out)
     assert code == 130
     assert "NOT COMPLETED" in said
     assert f"{out} holds a complete result and is left as it was" in lines[-1]
@@ -77,13 +70,13 @@ def test_a_partial_result_never_replaces_a_complete_one(
 
 
 def test_the_same_holds_of_each_of_many(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, two = tmp_path / "out", ("set-complement-none", "set-complement-post")
     command = ("audit", *two, *OWN[2:-1])
-    run(capsys, *command, 8, "--out", out)
+    run_cli(*command, 8, "--out", out)
     monkeypatch.setattr("resharpen.analyses.auditing.measure_streams", interrupted)
-    code, _, lines = run(capsys, *command, 9, "--out", out)
+    code, _, lines = run_cli(*command, 9, "--out", out)
     assert code == 130
     assert lines[-1] == "resharpen: interrupted: no audit was finished"
     assert completed(out / two[0])
@@ -102,7 +95,7 @@ def test_the_same_holds_of_each_of_many(
 def test_each_command_says_what_it_kept(
     command: str,
     sentence: str,
-    capsys: pytest.CaptureFixture[str],
+    run_cli: Cli,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -123,7 +116,7 @@ def test_each_command_says_what_it_kept(
     ):  # fmt: skip
         monkeypatch.setattr(f"resharpen.analyses.{name}", interrupted)
     monkeypatch.setattr("resharpen.models.training.loop._seed_losses", interrupted)
-    code, _, lines = run(capsys, command, *arguments[command])
+    code, _, lines = run_cli(command, *arguments[command])
     assert code == 130
     assert len(lines) == 1
     assert sentence in lines[0]
@@ -131,12 +124,12 @@ def test_each_command_says_what_it_kept(
 
 
 def test_an_interrupted_evaluation_keeps_what_was_trained(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "evaluate", interrupted)
     shape = ("--d-model", 16, "--n-steps", 2, "--batch-size", 4, "--length", 3)
     out = tmp_path / "out"
-    code, _, lines = run(capsys, "train", "set-complement", "--out", out, *shape)
+    code, _, lines = run_cli("train", "set-complement", "--out", out, *shape)
     assert (code, len(lines)) == (130, 1)
     assert f"what was trained is in {out}" in lines[0]
     assert (out / "model.safetensors").exists()

@@ -1,6 +1,7 @@
 """Where a command reads from and writes to: checked before the work, said when it is replaced."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,20 +9,13 @@ import pytest
 import torch
 
 from resharpen.analyses import audit
-from resharpen.analyses.cli import main
 from resharpen.analyses.result import StudyResult
 from resharpen.models.folders import check_writable
 
+Cli = Callable[..., tuple[int, str, list[str]]]
+
 SPACE = Path(__file__).resolve().parents[2] / "examples" / "search-space.toml"
 QUICK = ("--lengths", 1, 2, 4, "--n-sequences", 4)
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, list[str]]:
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    own = [line for line in captured.err.splitlines() if line.startswith("resharpen: ")]
-    return int(stop.value.code or 0), captured.out, own
 
 
 COMMANDS: list[tuple[object, ...]] = [
@@ -42,7 +36,7 @@ COMMANDS: list[tuple[object, ...]] = [
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(
     place: str,
     command: tuple[object, ...],
-    capsys: pytest.CaptureFixture[str],
+    run_cli: Cli,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -63,7 +57,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(
         pytest.skip("a folder in which root too can make nothing")
     else:
         out, reason = Path("/proc/foo/bar"), "nothing can be made in /proc"
-    code, _, lines = run(capsys, *command, "--out", out)
+    code, _, lines = run_cli(*command, "--out", out)
     assert code == 2
     assert len(lines) == 1
     assert "cannot be written" in lines[0]
@@ -75,13 +69,11 @@ def test_asking_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_with_nothing_in_it_is_one_sentence(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_folder_with_nothing_in_it_is_one_sentence(run_cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for sources in (["empty"], ["empty", "empty"]):
         places = [tmp_path / source for source in sources]
-        code, said, lines = run(capsys, "audit", *places, "--out", tmp_path / "out", *QUICK)
+        code, said, lines = run_cli("audit", *places, "--out", tmp_path / "out", *QUICK)
         assert code == 2
         assert "has no config.json and no weights" in "".join(lines) + said
         assert (tmp_path / "out" / "trend.html").exists() == ("trend:" in said)
@@ -116,28 +108,26 @@ def nanogpt_folder(folder: Path) -> Path:
 
 
 def test_a_folder_that_holds_one_state_dict_is_audited_as_in_python(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    run_cli: Cli, tmp_path: Path
 ) -> None:
     folder, out = nanogpt_folder(tmp_path / "nano"), tmp_path / "out"
     command = ("audit", folder, "--out", out, "--lengths", 8, 16, "--n-sequences", 2)
-    code, _, _ = run(capsys, *command)
+    code, _, _ = run_cli(*command)
     assert code == 0
     here = audit(folder, lengths=[8, 16], n_sequences=2)
     assert StudyResult.load(out).table.equals(here.table)
 
 
-def test_a_result_of_another_model_is_replaced_with_a_word(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_result_of_another_model_is_replaced_with_a_word(run_cli: Cli, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    _, first, _ = run(capsys, "audit", "set-complement-none", "--out", out, *QUICK)
-    _, again, _ = run(capsys, "audit", "set-complement-none", "--out", out, *QUICK)
-    _, other, _ = run(capsys, "audit", "set-complement-post", "--out", out, *QUICK)
+    _, first, _ = run_cli("audit", "set-complement-none", "--out", out, *QUICK)
+    _, again, _ = run_cli("audit", "set-complement-none", "--out", out, *QUICK)
+    _, other, _ = run_cli("audit", "set-complement-post", "--out", out, *QUICK)
     assert "replaced" not in first + again
     assert f"replaced the result of set-complement-none in {out}\n" in other
 
 
-def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
-    code, said, _ = run(capsys, "--version")
+def test_the_version(run_cli: Cli) -> None:
+    code, said, _ = run_cli("--version")
     assert code == 0
     assert said.startswith("resharpen 0.")

@@ -1,9 +1,6 @@
 """The report in a real browser: offline, light and dark, and a head that is chosen is shown."""
 
-import os
-import shutil
 from dataclasses import replace
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -13,22 +10,7 @@ from resharpen.analyses.head_classes import classify_heads
 from resharpen.analyses.head_verdicts import judge_heads
 from resharpen.analyses.report import render_report
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-MISSING = [
-    name
-    for name, there in (("playwright", find_spec("playwright")), ("chromium", CHROMIUM))
-    if not there
-]
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * "
-         "~NOTFOUND")  # fmt: skip
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        bool(MISSING) and not os.environ.get("CI"),
-        reason=f"the report is not opened: there is no {' and no '.join(MISSING)}",
-    ),
-]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -44,18 +26,6 @@ def report(study_result, many_heads, tmp_path_factory):
     file.write_text(render_report(result, figures), encoding="utf-8")
     assert file.stat().st_size < 10_000_000
     return file
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Chromium, headless, that resolves no name."""
-    assert not MISSING, f"CI must have {' and '.join(MISSING)}"
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(params=["light", "dark"])

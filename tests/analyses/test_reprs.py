@@ -1,7 +1,5 @@
 """What a notebook shows of what a user meets: short, with shapes, units, lengths and seeds."""
 
-from html.parser import HTMLParser
-
 import pytest
 
 from resharpen.analyses import audit, diagnose, explore
@@ -14,28 +12,7 @@ def result():
     return audit("set-complement-post", lengths=[1, 2, 4, 8], n_sequences=8)
 
 
-class Tags(HTMLParser):
-    """Every tag that is opened is closed."""
-
-    def __init__(self):
-        super().__init__()
-        self.open = []
-
-    def handle_starttag(self, tag, attrs):
-        self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
-def check_html(text):
-    parser = Tags()
-    parser.feed(text)
-    parser.close()
-    assert not parser.open
-
-
-def test_a_checkpoint():
+def test_a_checkpoint(html_texts):
     checkpoint = load_checkpoint("set-complement-post")
     assert repr(checkpoint) == (
         "Checkpoint(name set-complement-post; model 1 layer x 1 head, d_model 64, d_vocab 32, "
@@ -44,11 +21,11 @@ def test_a_checkpoint():
     )
     constructed = repr(load_checkpoint("constructed-none"))
     assert "made constructed in closed form" in constructed
-    check_html(checkpoint._repr_html_())
+    html_texts(checkpoint._repr_html_())
     assert "20544 parameters" in checkpoint._repr_html_()
 
 
-def test_curves_findings_and_verdicts(result):
+def test_curves_findings_and_verdicts(result, html_texts):
     curve, finding, verdict = result.curves[0], result.findings[0], result.verdicts[0]
     assert repr(curve) == (
         "Curve(log n, full dispersion: upper bound of entropy (nats) at 4 points, n_key 1 to 8; "
@@ -61,7 +38,7 @@ def test_curves_findings_and_verdicts(result):
     assert repr(verdict).startswith("Verdict(PASS on L0 H0: disperses, ")
     assert "by a threshold of 0.25" in repr(verdict)
     for item in (curve, finding, verdict, result):
-        check_html(item._repr_html_())
+        html_texts(item._repr_html_())
         assert len(repr(item)) < 400
     assert finding.sentence.replace("'", "&#x27;") in finding._repr_html_()
     (head,) = classify_heads(result.table)
@@ -85,12 +62,12 @@ def test_the_explorer():
     assert "lengths 8 to 16, 2 sequences a length, seed 0" in repr(explorer)
 
 
-def test_what_a_diagnosis_found_is_one_line():
+def test_what_a_diagnosis_found_is_one_line(html_texts):
     found = diagnose("set-complement-none", 0, 0, lengths=[4, 8, 16, 31], n_sequences=8)
     assert str(found.law) == found.law.law
     assert repr(found.law).startswith(f"ScoreLaw({found.law.law}: {found.law.reason}; n_key ")
     assert repr(found.law).endswith(f"{len(found.law.evidence)} pieces of evidence)")
-    check_html(found.law._repr_html_())
+    html_texts(found.law._repr_html_())
     assert found.law.evidence[0].name in found.law._repr_html_()
     assert str(found.growth) == found.growth.law
     assert repr(found.growth).startswith(f"Growth({found.growth.law}: ")

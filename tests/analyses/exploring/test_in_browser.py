@@ -7,7 +7,6 @@ complain.
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -23,22 +22,8 @@ from resharpen.analyses.cli import main
 from resharpen.analyses.exploring import Explorer, open_explorer
 from resharpen.models import Checkpoint, Transformer, TransformerConfig, save_checkpoint
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-MISSING = [
-    name
-    for name, there in (
-        ("playwright", find_spec("playwright")),
-        ("chromium", CHROMIUM),
-        ("jupyterlab", find_spec("jupyterlab")),
-        ("notebook", find_spec("notebook")),
-        ("anywidget", find_spec("anywidget")),
-    )
-    if not there
-]
-# No name is resolved: nothing comes from elsewhere.
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")  # fmt: skip
 LONG = 180_000
+MISSING = [name for name in ("jupyterlab", "notebook", "anywidget") if not find_spec(name)]
 
 pytestmark = [
     pytest.mark.slow,
@@ -60,18 +45,6 @@ def checkpoint(tmp_path_factory):
     task = {"name": "set-complement", "vocabulary": 32, "bos": False, "replacement": False}
     folder = tmp_path_factory.mktemp("mine") / "checkpoint"
     return save_checkpoint(Checkpoint(config, {"raw": state}, task=task, seed=0), folder)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Chromium, headless, that resolves no name."""
-    assert not MISSING, f"CI must have {' and '.join(MISSING)}"
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
